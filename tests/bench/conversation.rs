@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use engine::condenser::CondenserConfig;
-use engine::conversation::{Conversation, Parts};
+use engine::conversation::{Conversation, EngineParts};
 use engine::events::EventStore;
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
@@ -46,7 +46,7 @@ pub(crate) async fn begin(
     let steps = u32::try_from(responses.len()).unwrap();
     let script = json!({"responses": responses}).to_string();
     let llm: Arc<dyn Llm> = Arc::new(ScriptedLlm::from_json(&script).unwrap());
-    let parts = Parts {
+    let parts = EngineParts {
         store,
         own: TeamMember {
             agent: Arc::new(CodeActAgent {
@@ -76,7 +76,7 @@ pub(crate) async fn begin(
         stuck_detection_disabled: true,
         ..Default::default()
     };
-    let conversation = Conversation::begin(parts, id, started).await.unwrap();
-    conversation.say(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
+    let conversation = Conversation::start(parts, id, started).await.unwrap();
+    conversation.send_message(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
     conversation
 }

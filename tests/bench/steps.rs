@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::condenser::CondenserConfig;
-use engine::conversation::{Afterwards, State};
+use engine::conversation::{SandboxDisposition, State};
 use engine::events::EventLog;
 use engine::view::View;
 use protocol::AgentState;
@@ -82,7 +82,7 @@ async fn run(steps: u32, measured: u32, condenser: CondenserConfig) -> Ran {
     ran.step_ms = begin.elapsed().as_secs_f64() * 1e3 / f64::from(measured + 1);
     ran.growth_mb = rss_mb() - before;
     assert_eq!(state.iterations, steps + 1);
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
     ran
 }
 
@@ -118,14 +118,14 @@ async fn crowd(size: usize) -> Vec<Figure> {
         crowd.push(conversation::begin(&id, store, provider, responses, CondenserConfig::Noop {}).await);
     }
     for conversation in &crowd {
-        conversation.wait_for(|state| state.iterations == 21 && state.is_underway()).await;
+        conversation.wait_for(|state| state.iterations == 21 && state.has_pending_actions()).await;
     }
     let took = begin.elapsed();
     #[expect(clippy::cast_precision_loss)]
     let step_count = (size * 21) as f64;
     let growth = rss_mb() - before;
     for conversation in crowd {
-        conversation.close(Afterwards::Remove).await.unwrap();
+        conversation.close(SandboxDisposition::Remove).await.unwrap();
     }
     vec![
         Figure::below("growth of memory by 500 running conversations of 45 events", growth, "MB", 512.0),

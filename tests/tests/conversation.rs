@@ -6,7 +6,9 @@ use std::time::Duration;
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use engine::condenser::{CondenserConfig, Noop};
-use engine::conversation::{Afterwards, Conversation, INTERRUPTED, Parts, State, Terms};
+use engine::conversation::{
+    Conversation, EngineParts, INTERRUPTED, ResumeOptions, SandboxDisposition, State,
+};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
@@ -24,7 +26,7 @@ use tests::glovebox::{bash, finish};
 struct World {
     store: Arc<MemoryStore>,
     provider: ScriptedProvider,
-    parts: Parts,
+    parts: EngineParts,
 }
 
 impl World {
@@ -40,7 +42,7 @@ impl World {
             }
         });
         let store = Arc::new(MemoryStore::default());
-        let parts = Parts {
+        let parts = EngineParts {
             store: store.clone(),
             own: TeamMember {
                 llm: scripted(responses, 0),
@@ -64,8 +66,8 @@ impl World {
     }
 
     /// The same with another model.
-    fn parts_with(&self, llm: Arc<dyn Llm>) -> Parts {
-        Parts { own: TeamMember { llm, ..self.parts.own.clone() }, ..self.parts.clone() }
+    fn parts_with(&self, llm: Arc<dyn Llm>) -> EngineParts {
+        EngineParts { own: TeamMember { llm, ..self.parts.own.clone() }, ..self.parts.clone() }
     }
 
     async fn begin(&self) -> Conversation {
@@ -81,7 +83,7 @@ impl World {
             confirmation,
             ..Default::default()
         };
-        let conversation = Conversation::begin(self.parts.clone(), id(), started).await.unwrap();
+        let conversation = Conversation::start(self.parts.clone(), id(), started).await.unwrap();
         say(&conversation, "work");
         conversation
     }
@@ -116,7 +118,7 @@ fn scripted(responses: &Value, answered: usize) -> Arc<dyn Llm> {
 }
 
 fn say(conversation: &Conversation, text: &str) {
-    conversation.say(MessageAction { content: text.into(), ..Default::default() }).unwrap();
+    conversation.send_message(MessageAction { content: text.into(), ..Default::default() }).unwrap();
 }
 
 fn observation(event: &Event) -> Option<&Observation> {
@@ -127,7 +129,8 @@ fn observation(event: &Event) -> Option<&Observation> {
 }
 
 async fn reach(conversation: &Conversation, agent_state: AgentState) -> Arc<State> {
-    let reached = conversation.wait_for(|state| state.agent_state == agent_state && !state.is_underway());
+    let reached =
+        conversation.wait_for(|state| state.agent_state == agent_state && !state.has_pending_actions());
     tokio::time::timeout(Duration::from_secs(10), reached).await.expect("the state is reached")
 }
 
@@ -137,7 +140,7 @@ async fn be_asked(conversation: &Conversation) {
 }
 
 async fn perform(conversation: &Conversation) {
-    let performed = conversation.wait_for(|state| state.is_underway());
+    let performed = conversation.wait_for(|state| state.has_pending_actions());
     tokio::time::timeout(Duration::from_secs(10), performed).await.expect("an action is performed");
 }
 
@@ -155,7 +158,7 @@ async fn a_stop_ends_the_command_and_its_observation_still_comes() {
     assert_eq!(world.endings(), [one("hang", "hang")]);
     say(&conversation, "go on");
     reach(&conversation, AgentState::Finished).await;
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
     assert_eq!(world.provider.sandbox_count(), 0);
 }
 
@@ -166,14 +169,14 @@ async fn a_message_while_the_agent_works_is_not_overlooked_at_the_end() {
     perform(&conversation).await;
     say(&conversation, "and this too");
     conversation.stop().unwrap();
-    conversation.resume(Terms::default()).unwrap();
+    conversation.resume(ResumeOptions::default()).unwrap();
     reach(&conversation, AgentState::Finished).await;
     say(&conversation, "and that");
     let again =
         conversation.wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
     tokio::time::timeout(Duration::from_secs(10), again).await.expect("the second message is heard");
     assert_eq!(world.endings(), [one("hang", "hang"), one("more", "more")]);
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
@@ -191,7 +194,7 @@ async fn action_is_interrupted_and_sandbox_replaced_when_it_is_lost() {
         .collect();
     assert_eq!(interrupted.len(), 1);
     assert_eq!(world.endings()[1], one("after", "after"));
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
@@ -199,7 +202,7 @@ async fn conversation_resumes_without_rerun_when_process_died() {
     let responses = json!([bash("one"), bash("hang"), bash("two"), finish()]);
     let world = World::new(&responses);
     let conversation = world.begin().await;
-    let second = conversation.wait_for(|state| state.iterations == 2 && state.is_underway());
+    let second = conversation.wait_for(|state| state.iterations == 2 && state.has_pending_actions());
     second.await;
     // As a killed process leaves it: nothing is told, nothing removed.
     drop(conversation);
@@ -207,12 +210,12 @@ async fn conversation_resumes_without_rerun_when_process_died() {
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
-    conversation.resume(Terms::default()).unwrap();
+    conversation.resume(ResumeOptions::default()).unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.endings(), [one("one", "one"), one("hang", "hang"), one("two", "two")]);
     assert!(world.provider.runs().values().all(|runs| *runs == 1));
     assert_eq!(State::fold(&world.log()), conversation.state().without_schedule());
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
@@ -229,11 +232,11 @@ async fn tool_calls_of_one_response_run_in_order_when_process_dies() {
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
-    conversation.resume(Terms::default()).unwrap();
+    conversation.resume(ResumeOptions::default()).unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.endings(), [one("hang", "hang"), one("second", "second")]);
     assert_eq!(conversation.state().iterations, 2, "the model was asked twice");
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
@@ -266,7 +269,7 @@ async fn action_runs_only_when_confirmed_even_after_a_crash() {
     let rejected = "The user rejected the action: never two";
     assert_eq!(world.endings(), [one("one", "one"), one("two", rejected), one("three", stopped)]);
     assert_eq!(world.provider.runs().len(), 1);
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
@@ -276,17 +279,17 @@ async fn a_pause_lets_the_command_end_and_holds_the_agent() {
     perform(&conversation).await;
     conversation.pause().unwrap();
     let paused = conversation.wait_for(|state| state.agent_state == AgentState::Paused).await;
-    assert!(paused.is_underway(), "it runs on");
+    assert!(paused.has_pending_actions(), "it runs on");
     drop(conversation);
     let parts = world.parts_with(scripted(&json!([bash("hang"), bash("more"), finish()]), 1));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
     assert_eq!(conversation.state().iterations, 1, "no step was taken");
-    conversation.resume(Terms::default()).unwrap();
+    conversation.resume(ResumeOptions::default()).unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.endings(), [one("hang", "hang"), one("more", "more")]);
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 /// A conversation whose histories are kept short by what is configured; its model writes the summaries, too.
@@ -331,7 +334,7 @@ async fn summary_is_logged_and_charged_when_history_is_too_long() {
     assert_eq!(state.metrics.accumulated_token_usage.prompt_tokens, 1600);
     assert_eq!(state.iterations, 6, "a condensation is no step of the agent's");
     assert_eq!(State::fold(&world.log()), state.without_schedule());
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
@@ -345,7 +348,7 @@ async fn history_is_condensed_until_it_fits_when_window_overflows() {
     let (world, conversation) = condensing(&window, &json!(fits)).await;
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(condensations(&world.log()), [(None, None), (None, None)]);
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
 
     let never: Vec<Value> = steps().chain(std::iter::repeat_n(overflow, 50)).collect();
     let (world, conversation) = condensing(&window, &json!(never)).await;
@@ -357,5 +360,5 @@ async fn history_is_condensed_until_it_fits_when_window_overflows() {
         _ => None,
     });
     assert!(told.unwrap().starts_with("the request is longer than the model's context window"));
-    conversation.close(Afterwards::Remove).await.unwrap();
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
 }

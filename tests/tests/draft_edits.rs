@@ -134,10 +134,10 @@ fn what_cannot_be_written_out_is_told_and_left_as_it_is() {
         "bin cannot be read as text: ERROR_BINARY_FILE",
         "a.png is not text",
         "large is too large: it has 1500000 bytes",
-        " is no file",
+        " is not a file",
         "the path relative is not absolute",
-        "a secret stands in these lines",
-        "did not answer with one block",
+        "have a redacted secret",
+        "did not respond with one block",
         "the model that applies drafts failed: ",
     ];
     assert_eq!(errors.len(), parts.len(), "{errors:#?}");

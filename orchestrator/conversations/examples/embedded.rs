@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    CloseReason, ConversationParts, Conversations, FollowOptions, NewConversation, NoWorkspaces,
-    ProcessLocks, Progress, Task,
+    CloseReason, ConversationParts, ConversationUpdate, Conversations, FollowOptions, InitialTask,
+    NewConversation, NoWorkspaces, ProcessLocks,
 };
 use engine::agent::{Agent, AgentStep, Team, TeamMember};
 use engine::condenser::Noop;
-use engine::conversation::Afterwards;
+use engine::conversation::SandboxDisposition;
 use engine::llm::{Llm, LlmError, LlmProgress};
 use engine::sandbox::SandboxSpec;
 use engine::secrets::{Redactor, SecretRegistry};
@@ -36,7 +36,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         started: ConversationStarted { max_iterations: 10, ..Default::default() },
         parts: parts(id.clone()),
         title: Some("An example".to_owned()),
-        task: Task::Message(MessageAction { content: "Greet me.".to_owned(), ..Default::default() }),
+        task: InitialTask::Message(MessageAction { content: "Greet me.".to_owned(), ..Default::default() }),
     };
     conversations.start(conversations.create(id.clone()).await?, new).await?;
 
@@ -44,13 +44,13 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let mut is_answered = false;
     loop {
         match follower.next().await? {
-            Progress::Event(event) => tracing::info!(id = %event.id, "appended"),
-            Progress::Waiting(_) if !is_answered => {
+            ConversationUpdate::Event(event) => tracing::info!(id = %event.id, "appended"),
+            ConversationUpdate::Waiting(_) if !is_answered => {
                 is_answered = true;
-                follower.send("Ada")?;
+                follower.send_message("Ada")?;
             }
-            Progress::Waiting(_) | Progress::Closed => break,
-            Progress::Attached(_) | Progress::Live(_) | Progress::LiveGap => {}
+            ConversationUpdate::Waiting(_) | ConversationUpdate::Closed => break,
+            ConversationUpdate::Attached(_) | ConversationUpdate::Live(_) | ConversationUpdate::LiveGap => {}
         }
     }
     let closed = conversations.close(&id, CloseReason::AtRest).await?;
@@ -76,7 +76,7 @@ pub(crate) fn parts(id: ConversationId) -> ConversationParts {
         redactor: Redactor::default(),
         secrets: SecretRegistry::default(),
         title_model: None,
-        afterwards: Afterwards::Remove,
+        disposition: SandboxDisposition::Remove,
     }
 }
 

@@ -8,10 +8,10 @@ use protocol::ConversationId;
 use crate::error::ConversationsError;
 use crate::host::{ConversationLocks, LockGuard, Workspaces};
 
-/// The right to write one conversation, which no other process has until this is dropped and the conversation's task has
-/// ended.
+/// The exclusive right to write one conversation. Other processes can claim it once this is dropped and the conversation's
+/// task has ended.
 ///
-/// Dropped before its new conversation was started, it removes the workspace that was created for that, if it is empty.
+/// If it is dropped before its new conversation is started, it removes the workspace of the conversation if that is empty.
 pub struct Claim {
     id: ConversationId,
     locks: Arc<dyn ConversationLocks>,
@@ -21,12 +21,12 @@ pub struct Claim {
     folder: Option<Arc<LockGuard>>,
 }
 
-/// Who works in a folder.
+/// How a conversation uses its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FolderUse {
-    /// Only this conversation.
+    /// No other process works in it.
     Exclusive,
-    /// Another process too: both may change the same files.
+    /// Another process works in it too, and may change the same files.
     Shared,
 }
 
@@ -40,33 +40,33 @@ impl Claim {
         Ok(Self { id, locks, workspaces, is_unstarted: false, conversation: Arc::new(lock), folder: None })
     }
 
-    /// Marks the conversation as one that has no log yet.
-    pub(crate) fn unstarted(mut self) -> Self {
+    /// Marks the conversation as not started yet: it has no log.
+    pub(crate) fn into_unstarted(mut self) -> Self {
         self.is_unstarted = true;
         self
     }
 
-    /// The conversation.
+    /// Returns the conversation's id.
     pub fn id(&self) -> &ConversationId {
         &self.id
     }
 
-    /// Marks a folder of this host as one that the conversation works in, for as long as the claim lasts.
+    /// Locks a folder of this host that the conversation works in, until the claim is dropped.
     ///
     /// # Errors
     /// [`ConversationsError::Host`] if the folder cannot be opened.
-    pub fn mark_folder(&mut self, folder: &Path) -> Result<FolderUse, ConversationsError> {
+    pub fn lock_folder(&mut self, folder: &Path) -> Result<FolderUse, ConversationsError> {
         self.folder = self.locks.lock_folder(folder)?.map(Arc::new);
         Ok(if self.folder.is_some() { FolderUse::Exclusive } else { FolderUse::Shared })
     }
 
-    /// The locks, which the conversation's task holds until it has ended.
-    pub(crate) fn lock(&self) -> Arc<dyn Send + Sync> {
+    /// Returns the locks. The conversation's task holds them until it has ended.
+    pub(crate) fn locks(&self) -> Arc<dyn Send + Sync> {
         Arc::new((Arc::clone(&self.conversation), self.folder.clone()))
     }
 
-    /// From here on the log says whether the workspace can be removed.
-    pub(crate) fn start(&mut self) {
+    /// Marks the conversation as started. From now on its log determines whether the workspace can be removed.
+    pub(crate) fn mark_started(&mut self) {
         self.is_unstarted = false;
     }
 }

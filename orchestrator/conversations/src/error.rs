@@ -1,4 +1,4 @@
-//! Why a conversation cannot be found, changed or continued.
+//! Errors of the application layer.
 
 use engine::conversation::ConversationError;
 use engine::events::StoreError;
@@ -28,9 +28,9 @@ pub enum ConversationsError {
     UnknownEvent {
         /// The conversation.
         conversation: ConversationId,
-        /// The event that was asked for.
+        /// The requested event.
         event: EventId,
-        /// The last event of its log.
+        /// The last event of the log.
         last: EventId,
     },
     /// Another process runs the conversation. Worth a retry when that process has ended.
@@ -39,10 +39,10 @@ pub enum ConversationsError {
     /// This process does not run the conversation.
     #[error("conversation {0} is not running")]
     NotRunning(ConversationId),
-    /// The user decided on an action, and none waits.
-    #[error("no action of conversation {0} waits for your approval")]
+    /// The user decided on an action, and none awaits confirmation.
+    #[error("no action of conversation {0} awaits your approval")]
     NothingToDecide(ConversationId),
-    /// The user chose a way out of a loop, and the agent is in none.
+    /// The user recovers from a loop, and the agent is in none.
     #[error("the agent of conversation {0} was not stopped in a loop")]
     NotInLoop(ConversationId),
     /// The event store failed.
@@ -60,7 +60,7 @@ pub enum ConversationsError {
 }
 
 impl ConversationsError {
-    /// Whether the request itself has to change: the same one fails again.
+    /// Whether a retry of the same request fails again.
     pub fn is_bad_request(&self) -> bool {
         match self {
             Self::Unknown(_)

@@ -1,7 +1,7 @@
-//! Follows a running conversation: its events, what happens between them, and when it waits for the user.
+//! Follows a running conversation: its events, live updates, and waits for the user.
 //!
-//! A slow follower misses live output, which the observation has too, but no event. Sends the messages of a replayed
-//! user, and asks an agent to continue by itself if there is no user.
+//! A slow follower can miss live output, which the observation repeats, but no event. A follower also sends the messages of
+//! a replayed user, and requests an agent to continue on its own if there is no user.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use protocol::action::MessageAction;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource};
 
 use crate::error::ConversationsError;
-use crate::progress::{Progress, ProgressQueue, Waiting};
-use crate::resume::Decision;
+use crate::resume::UserDecision;
+use crate::update::{ConversationUpdate, UpdateQueue, WaitState};
 
-/// How often an agent that only sends messages is asked to continue, before its question remains open.
-const MAX_NUDGES: u32 = 3;
+/// Maximum number of requests to continue, in a row, to an agent that only sends messages.
+const MAX_CONTINUE_REQUESTS: u32 = 3;
 
-const NUDGE: &str = "Nobody is here to answer. Go on with what you think best. If the task is done, or cannot be, \
+const CONTINUE_REQUEST: &str = "No user is here to answer. Continue with what you think best. If the task is done, or cannot be, \
                      call finish.";
 
-/// How a conversation is followed.
+/// Options of a follower.
 #[derive(Debug, Clone, Copy)]
 pub struct FollowOptions {
     /// The first event to report.
     pub from: EventId,
-    /// Whether an agent that asks a question is asked to continue by itself, because there is no user.
+    /// Whether an agent that asks a question is requested to continue on its own, because there is no user.
     pub auto_continue: bool,
 }
 
@@ -36,14 +36,14 @@ impl Default for FollowOptions {
     }
 }
 
-/// How a run of a conversation ended.
+/// Outcome of a run of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunOutcome {
     /// The agent finished its task.
     Finished,
     /// A limit stopped the agent.
     LimitReached,
-    /// The agent waits for an answer or an approval.
+    /// The agent waits for a message or an approval.
     AwaitingUser,
     /// The agent was stopped, or failed.
     Failed,
@@ -67,27 +67,28 @@ pub struct Follower {
     replayed: Option<Trajectory>,
     auto_continue: bool,
     events: Cursor,
-    queue: ProgressQueue,
+    queue: UpdateQueue,
     /// The event after the last one that is queued.
     next: EventId,
-    /// What the user did that the state does not show yet.
-    unheard: Option<Unheard>,
+    /// An input of the user that the state does not reflect yet.
+    unapplied: Option<UnappliedInput>,
     /// The end of the log when waiting was reported.
     reported_waiting: Option<EventId>,
     answer: Option<String>,
-    nudges: u32,
-    /// Messages of the replayed user that were sent, and actions that were performed again.
+    continue_requests: u32,
+    /// Number of sent messages of the replayed user.
     replayed_messages: usize,
+    /// Number of replayed actions.
     replayed_actions: usize,
     is_stopping: bool,
 }
 
-/// What the user did, until the conversation's state shows it.
-enum Unheard {
-    /// A message, said in this state.
+/// An input of the user that the conversation's state does not reflect yet.
+enum UnappliedInput {
+    /// A message, with the state before it.
     Message(Arc<State>),
     /// A decision on this action.
-    Decision(EventId),
+    UserDecision(EventId),
 }
 
 impl Follower {
@@ -98,34 +99,34 @@ impl Follower {
     ) -> Result<Self, ConversationsError> {
         let mut follower = Self {
             events: conversation.log().cursor(options.from),
-            queue: ProgressQueue::new(conversation.live()),
+            queue: UpdateQueue::new(conversation.subscribe()),
             conversation,
             replayed,
             auto_continue: options.auto_continue,
             next: options.from,
-            unheard: None,
+            unapplied: None,
             reported_waiting: None,
             answer: None,
-            nudges: 0,
+            continue_requests: 0,
             replayed_messages: 0,
             replayed_actions: 0,
             is_stopping: false,
         };
-        follower.attach(options.from).await?;
+        follower.queue_running_actions(options.from).await?;
         Ok(follower)
     }
 
-    /// The conversation's state now.
+    /// Returns the conversation's current state.
     pub fn state(&self) -> Arc<State> {
         self.conversation.state()
     }
 
-    /// Whether progress is queued that [`next`](Self::next) returns immediately.
+    /// Whether an update is queued, so that [`next`](Self::next) returns immediately.
     pub fn has_queued(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Whether all events are reported and nothing more happens by itself.
+    /// Whether all events are reported and the conversation is at rest.
     pub fn is_at_rest(&self) -> bool {
         let state = self.state();
         self.queue.is_empty() && self.next >= state.next_id && is_at_rest(&state)
@@ -140,82 +141,84 @@ impl Follower {
     ///
     /// # Errors
     /// [`ConversationsError::Conversation`] if the conversation is busy or closed.
-    pub fn send(&mut self, content: &str) -> Result<(), ConversationsError> {
+    pub fn send_message(&mut self, content: &str) -> Result<(), ConversationsError> {
         let message = MessageAction { content: content.to_owned(), ..Default::default() };
-        self.say(message)
+        self.send(message)
     }
 
-    /// Decides on an action that waits for the user.
+    /// Decides on an action that awaits confirmation.
     ///
     /// # Errors
-    /// See [`send`](Self::send).
-    pub fn decide(&mut self, action: EventId, decision: Decision) -> Result<(), ConversationsError> {
+    /// See [`send_message`](Self::send_message).
+    pub fn decide(&mut self, action: EventId, decision: UserDecision) -> Result<(), ConversationsError> {
         decide(&self.conversation, Some(action), decision)?;
-        self.unheard = Some(Unheard::Decision(action));
+        self.unapplied = Some(UnappliedInput::UserDecision(action));
         Ok(())
     }
 
-    /// Stops the agent. What it performs is cancelled; the observation is still reported.
+    /// Stops the agent. Its action in flight is cancelled, and the observation is still reported.
     ///
     /// # Errors
-    /// See [`send`](Self::send).
+    /// See [`send_message`](Self::send_message).
     pub fn stop(&mut self) -> Result<(), ConversationsError> {
-        self.unheard = asked(&self.state()).map(Unheard::Decision).or(self.unheard.take());
+        self.unapplied = action_awaiting_confirmation(&self.state())
+            .map(UnappliedInput::UserDecision)
+            .or(self.unapplied.take());
         self.conversation.stop()?;
         self.is_stopping = true;
         Ok(())
     }
 
-    /// The next progress, as soon as there is some. Cancel-safe.
+    /// Waits for the next update. Cancel-safe.
     ///
     /// # Errors
-    /// [`ConversationsError::Store`] if the log cannot be read, [`ConversationsError::Conversation`] if the conversation
-    /// takes no message of a replayed user.
-    pub async fn next(&mut self) -> Result<Progress, ConversationsError> {
+    /// [`ConversationsError::Store`] if the log cannot be read, [`ConversationsError::Conversation`] if a message of a
+    /// replayed user cannot be sent.
+    pub async fn next(&mut self) -> Result<ConversationUpdate, ConversationsError> {
         loop {
-            self.wait_until_heard().await;
+            self.wait_until_applied().await;
             let state = self.conversation.state();
-            if self.say_replayed(&state)? {
+            if self.send_replayed_message(&state)? {
                 continue;
             }
-            if let Some(progress) = self.queue.pop() {
-                if let Progress::Event(event) = &progress {
-                    self.note(event);
+            if let Some(update) = self.queue.pop() {
+                if let ConversationUpdate::Event(event) = &update {
+                    self.track_event(event);
                 }
-                return Ok(progress);
+                return Ok(update);
             }
             if self.next >= state.next_id && self.reported_waiting != Some(state.next_id) {
                 let is_at_rest = is_at_rest(&state);
-                if is_at_rest && self.nudge(&state)? {
+                if is_at_rest && self.request_continue(&state)? {
                     continue;
                 }
-                if is_at_rest || asked(&state).is_some() {
+                if is_at_rest || action_awaiting_confirmation(&state).is_some() {
                     self.reported_waiting = Some(state.next_id);
-                    return Ok(Progress::Waiting(Waiting { state, is_at_rest }));
+                    return Ok(ConversationUpdate::Waiting(WaitState { state, is_at_rest }));
                 }
             }
             tokio::select! {
                 biased;
                 events = self.events.next() => self.enqueue(events?),
-                () = self.queue.live() => {}
-                // The state follows its events: without this the last ones would be waited for without end.
+                () = self.queue.receive_live() => {}
+                // The state is published after its events. Without this, the last state change would be missed.
                 now = self.conversation.wait_for(|now| now.next_id > state.next_id) => {
                     if now.next_id == state.next_id {
-                        return Ok(Progress::Closed);
+                        return Ok(ConversationUpdate::Closed);
                     }
                 }
             }
         }
     }
 
-    /// Queues the actions that an earlier process left running, so that their output has its place.
-    async fn attach(&mut self, from: EventId) -> Result<(), ConversationsError> {
+    /// Queues running actions of an earlier process, so that their output follows them.
+    async fn queue_running_actions(&mut self, from: EventId) -> Result<(), ConversationsError> {
         let state = self.conversation.state();
         let running = state.pending().filter(|(_, pending)| state.is_performing(pending));
         for (_, pending) in running.filter(|(_, pending)| pending.action < from) {
             let events = self.conversation.log().cursor(pending.action).next().await?;
             if let Some(action) = events.into_iter().next() {
-                self.queue.push_event(action, Progress::Attached);
+                self.queue.push_event(action, ConversationUpdate::Attached);
             }
         }
         Ok(())
@@ -225,114 +228,117 @@ impl Follower {
         self.next = events.last().map_or(self.next, |last| last.id.next());
         self.replayed_actions += replay::count_replayable(&events);
         for event in events {
-            self.queue.push_event(event, Progress::Event);
+            self.queue.push_event(event, ConversationUpdate::Event);
         }
     }
 
-    fn note(&mut self, event: &Event) {
-        note_answer(event, &mut self.answer);
-        let is_talk = |action: &Action| matches!(action, Action::Message(_) | Action::System(_));
-        if matches!(&event.body, EventBody::Action(action) if !is_talk(action)) {
-            self.nudges = 0;
+    fn track_event(&mut self, event: &Event) {
+        track_answer(event, &mut self.answer);
+        let is_message = |action: &Action| matches!(action, Action::Message(_) | Action::System(_));
+        if matches!(&event.body, EventBody::Action(action) if !is_message(action)) {
+            self.continue_requests = 0;
         }
     }
 
-    fn say(&mut self, message: MessageAction) -> Result<(), ConversationsError> {
+    fn send(&mut self, message: MessageAction) -> Result<(), ConversationsError> {
         let before = self.conversation.state();
-        self.conversation.say(message)?;
-        self.unheard = Some(Unheard::Message(before));
+        self.conversation.send_message(message)?;
+        self.unapplied = Some(UnappliedInput::Message(before));
         Ok(())
     }
 
-    /// Says the next message of the replayed user, if it is due.
-    fn say_replayed(&mut self, state: &State) -> Result<bool, ConversationsError> {
+    /// Sends the next message of the replayed user if it is due. Returns whether it was.
+    fn send_replayed_message(&mut self, state: &State) -> Result<bool, ConversationsError> {
         let replayed = self.replayed.as_ref();
         let due = replayed
             .and_then(|replayed| replayed.message_after(self.replayed_messages, self.replayed_actions))
-            .filter(|_| !state.is_underway() && !self.is_stopping)
+            .filter(|_| !state.has_pending_actions() && !self.is_stopping)
             .filter(|_| !matches!(state.agent_state, AgentState::Stopped | AgentState::Paused));
         let Some(message) = due.cloned() else { return Ok(false) };
         self.replayed_messages += 1;
-        self.say(message)?;
+        self.send(message)?;
         Ok(true)
     }
 
-    /// Tells an agent that asks a question to continue by itself, if no user is there.
-    fn nudge(&mut self, state: &State) -> Result<bool, ConversationsError> {
+    /// Requests an agent that asks a question to continue on its own, if there is no user. Returns whether it did.
+    fn request_continue(&mut self, state: &State) -> Result<bool, ConversationsError> {
         let asks = state.agent_state == AgentState::AwaitingUserInput;
-        if !asks || !self.auto_continue || self.nudges >= MAX_NUDGES || self.is_stopping {
+        if !asks || !self.auto_continue || self.continue_requests >= MAX_CONTINUE_REQUESTS || self.is_stopping
+        {
             return Ok(false);
         }
-        self.nudges += 1;
-        self.send(NUDGE)?;
+        self.continue_requests += 1;
+        self.send_message(CONTINUE_REQUEST)?;
         Ok(true)
     }
 
-    async fn wait_until_heard(&mut self) {
-        match &self.unheard {
+    async fn wait_until_applied(&mut self) {
+        match &self.unapplied {
             None => return,
-            Some(Unheard::Message(before)) => {
-                self.conversation.wait_for(|now| has_heard(now, before)).await;
+            Some(UnappliedInput::Message(before)) => {
+                self.conversation.wait_for(|now| has_message_arrived(now, before)).await;
             }
-            Some(Unheard::Decision(action)) => {
-                self.conversation.wait_for(|now| asked(now) != Some(*action)).await;
+            Some(UnappliedInput::UserDecision(action)) => {
+                self.conversation.wait_for(|now| action_awaiting_confirmation(now) != Some(*action)).await;
             }
         }
-        self.unheard = None;
+        self.unapplied = None;
     }
 }
 
-/// Applies a decision to the action that waits, or to the named one.
+/// Applies a decision to the action that awaits confirmation, or only to the named one.
 pub(crate) fn decide(
     conversation: &Conversation,
     action: Option<EventId>,
-    decision: Decision,
+    decision: UserDecision,
 ) -> Result<(), ConversationsError> {
     let action = match decision {
-        Decision::ApproveSimilar => action.or_else(|| asked(&conversation.state())),
-        Decision::Approve | Decision::Reject(_) => action,
+        UserDecision::ApproveSimilar => {
+            action.or_else(|| action_awaiting_confirmation(&conversation.state()))
+        }
+        UserDecision::Approve | UserDecision::Reject(_) => action,
     };
     match (decision, action) {
-        (Decision::ApproveSimilar, Some(action)) => conversation.confirm_similar(action)?,
-        (Decision::Approve | Decision::ApproveSimilar, action) => conversation.confirm(action)?,
-        (Decision::Reject(reason), action) => conversation.reject(action, reason)?,
+        (UserDecision::ApproveSimilar, Some(action)) => conversation.confirm_similar(action)?,
+        (UserDecision::Approve | UserDecision::ApproveSimilar, action) => conversation.confirm(action)?,
+        (UserDecision::Reject(reason), action) => conversation.reject(action, reason)?,
     }
     Ok(())
 }
 
-/// The first action that waits for the user's approval. `None` if the conversation's agent does not wait for one.
-fn asked(state: &State) -> Option<EventId> {
-    let is_awaited = state.agent_state == AgentState::AwaitingUserConfirmation;
-    state.asked().filter(|_| is_awaited).map(|(_, pending)| pending.action)
+/// Returns the first action that awaits the user's confirmation. `None` if there is none.
+fn action_awaiting_confirmation(state: &State) -> Option<EventId> {
+    let is_awaiting = state.agent_state == AgentState::AwaitingUserConfirmation;
+    state.awaiting_confirmation().filter(|_| is_awaiting).map(|(_, pending)| pending.action)
 }
 
-/// Keeps what the agent says to the user. What other agents say is not for the user.
-fn note_answer(event: &Event, answer: &mut Option<String>) {
+/// Updates the agent's answer to the user. Messages of other agents are not for the user.
+fn track_answer(event: &Event, answer: &mut Option<String>) {
     match (event.source, &event.body) {
         _ if event.delegation.is_some() => {}
         (EventSource::User, EventBody::Action(Action::Message(_))) => *answer = None,
         (_, EventBody::Action(Action::Message(message))) => *answer = Some(message.content.clone()),
         (_, EventBody::Action(Action::Finish(finish))) => *answer = Some(finish.final_thought.clone()),
-        // It said something, and continued.
+        // The agent continued after its message.
         (EventSource::Agent, EventBody::Action(_)) => *answer = None,
         _ => {}
     }
 }
 
-/// Whether a message that was said in the state `before` has arrived. A title comes by itself.
-fn has_heard(now: &State, before: &State) -> bool {
-    let by_itself = u64::from(now.title != before.title);
-    now.next_id.0 > before.next_id.0 + by_itself
+/// Whether a message that was sent in the state `before` has arrived. A new title is an event too.
+fn has_message_arrived(now: &State, before: &State) -> bool {
+    let title_events = u64::from(now.title != before.title);
+    now.next_id.0 > before.next_id.0 + title_events
 }
 
-/// Whether nothing more happens by itself.
+/// Whether the conversation continues only with an input of the user.
 fn is_at_rest(state: &State) -> bool {
-    let rests = match state.agent_state {
+    let is_resting = match state.agent_state {
         AgentState::Finished
         | AgentState::Rejected
         | AgentState::Stopped
         | AgentState::AwaitingUserInput
-        | AgentState::Paused => !state.is_underway(),
+        | AgentState::Paused => !state.has_pending_actions(),
         AgentState::AwaitingUserConfirmation => !state.is_working(),
         // A pending action may wait for a sandbox that cannot be reached.
         AgentState::Error => true,
@@ -344,5 +350,5 @@ fn is_at_rest(state: &State) -> bool {
         | AgentState::RateLimited
         | AgentState::Unknown => false,
     };
-    rests && state.started.is_some()
+    is_resting && state.started.is_some()
 }

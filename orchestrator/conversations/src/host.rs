@@ -1,4 +1,4 @@
-//! What the application layer needs of the machine it runs on: locks and folders, as traits.
+//! Traits for locks and folders of the host.
 
 use std::error::Error;
 use std::path::Path;
@@ -6,18 +6,18 @@ use std::path::Path;
 use async_trait::async_trait;
 use protocol::ConversationId;
 
-/// Keeps a lock until it is dropped.
+/// Holds a lock until it is dropped.
 pub type LockGuard = Box<dyn Send + Sync>;
 
-/// Makes one process at a time the writer of a conversation. A store that several hosts share has locks that they share.
+/// Locks that make one process at a time the writer of a conversation. Hosts that share a store share its locks.
 pub trait ConversationLocks: Send + Sync {
-    /// Takes a conversation's lock. `None` if another process holds it.
+    /// Locks a conversation. `None` if another process holds the lock.
     ///
     /// # Errors
-    /// [`HostError::Failed`] if the lock can be neither taken nor found taken.
+    /// [`HostError::Failed`] if it is unknown whether another process holds the lock.
     fn lock(&self, conversation: &ConversationId) -> Result<Option<LockGuard>, HostError>;
 
-    /// Marks a folder of this host as one that a process works in. `None` if another one has marked it.
+    /// Locks a folder of this host that a process works in. `None` if another process holds the lock.
     ///
     /// # Errors
     /// [`HostError::Failed`] if the folder cannot be opened.
@@ -27,14 +27,14 @@ pub trait ConversationLocks: Send + Sync {
     fn is_locked(&self, conversation: &ConversationId) -> bool;
 }
 
-/// The folders that conversations work in where the user chose none.
+/// Folders of conversations for which the user chose none.
 #[async_trait]
 pub trait Workspaces: Send + Sync {
-    /// Copies the own folder of `from` for `to`, and returns the path of the copy. `None` if `named`, the folder in the log
-    /// of `from`, is not its own: a folder that the user chose is shared.
+    /// Copies the folder of conversation `from` for conversation `to`. Returns the path of the copy. `None` if the user chose
+    /// the folder of `from`: it is then shared. `named` is the folder in the log of `from`.
     ///
     /// # Errors
-    /// [`HostError::Refused`] if the folder was replaced, [`HostError::Failed`] if it cannot be copied.
+    /// [`HostError::Refused`] if the folder was replaced since, [`HostError::Failed`] if it cannot be copied.
     async fn fork(
         &self,
         from: &ConversationId,
@@ -49,17 +49,17 @@ pub trait Workspaces: Send + Sync {
     /// which could have the folder mounted.
     fn remove_if_empty(&self, conversation: &ConversationId);
 
-    /// Removes a conversation's own folder with its contents, if it has one. Requires the same.
+    /// Removes a conversation's own folder with its contents, if it has one. The requirements of [`remove_if_empty`](Self::remove_if_empty) apply.
     ///
     /// # Errors
     /// [`HostError::Failed`] if the folder cannot be removed.
     fn remove(&self, conversation: &ConversationId) -> Result<(), HostError>;
 }
 
-/// Why the machine did not do what it was asked.
+/// Failure of an operation of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The request cannot be met; the text says what the user can do.
+    /// The request cannot be fulfilled. The text has what the user can do.
     #[error("{0}")]
     Refused(String),
     /// An operation failed.

@@ -13,8 +13,8 @@ use crate::{
     HostError, list, trajectory,
 };
 
-/// Number of events per read: bounds what a page of a long log takes in memory.
-const PAGE: usize = 256;
+/// Number of events per read. Limits the memory for a long log.
+const PAGE_SIZE: usize = 256;
 
 /// Finds the provider of a runtime's sandboxes.
 pub type FindProvider<'a> = dyn Fn(&str) -> Result<Arc<dyn SandboxProvider>, HostError> + Send + Sync + 'a;
@@ -24,16 +24,16 @@ pub type FindProvider<'a> = dyn Fn(&str) -> Result<Arc<dyn SandboxProvider>, Hos
 pub enum DeleteMode {
     /// Keeps the conversation, so that deleting can be repeated.
     Whole,
-    /// Deletes it all the same.
+    /// Deletes it anyway.
     Force,
 }
 
 impl Conversations {
-    /// Compares a conversation that replayed a trajectory with it: where an action's observation differs.
+    /// Compares a replay with its trajectory. Returns the actions whose observations differ.
     ///
     /// # Errors
     /// See [`events`](Self::events).
-    pub async fn differences(
+    pub async fn compare_replay(
         &self,
         id: &ConversationId,
         trajectory: &Trajectory,
@@ -60,7 +60,7 @@ impl Conversations {
         self.list(&ConversationFilter { text: Some(text.to_owned()), ..Default::default() }).await
     }
 
-    /// Finds the conversation that is meant.
+    /// Finds the selected conversation.
     ///
     /// # Errors
     /// See [`ConversationSelector::find_in`]; [`ConversationsError::Store`].
@@ -68,7 +68,7 @@ impl Conversations {
         selector.find_in(&self.store.conversations().await?.conversations)
     }
 
-    /// Finds the conversations that are meant, and reads the list of conversations once.
+    /// Finds the selected conversations, with a single read of the list.
     ///
     /// # Errors
     /// [`ConversationsError::Store`]. For each selector, see [`ConversationSelector::find_in`].
@@ -84,7 +84,7 @@ impl Conversations {
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
-    pub async fn older_than(&self, age_secs: f64) -> Result<Vec<ConversationId>, ConversationsError> {
+    pub async fn find_older_than(&self, age_secs: f64) -> Result<Vec<ConversationId>, ConversationsError> {
         let limit = clock::epoch_seconds(&clock::now()) - age_secs;
         let all = self.store.conversations().await?.conversations.into_iter();
         let old = all.filter(|known| clock::epoch_seconds(&known.last_updated_at) < limit);
@@ -98,7 +98,7 @@ impl Conversations {
     pub async fn events(&self, id: &ConversationId) -> Result<Vec<Event>, ConversationsError> {
         let mut events = Vec::new();
         loop {
-            let page = self.store.read(id, EventId(events.len() as u64), PAGE).await?;
+            let page = self.store.read(id, EventId(events.len() as u64), PAGE_SIZE).await?;
             if page.is_empty() {
                 break;
             }
@@ -116,14 +116,14 @@ impl Conversations {
         id: &ConversationId,
         with_screenshots: bool,
     ) -> Result<Vec<Event>, ConversationsError> {
-        Ok(trajectory::trajectory(self.events(id).await?, with_screenshots))
+        Ok(trajectory::to_trajectory(self.events(id).await?, with_screenshots))
     }
 
     /// Creates a paused conversation that shares the events of another one up to `last`, or all of them. It has no sandbox
     /// yet, and a copy of the other one's own workspace.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::UnknownEvent`], or what the store and the workspaces fail with.
+    /// [`ConversationsError::Unknown`], [`ConversationsError::UnknownEvent`], or an error of the store or the workspaces.
     pub async fn fork(
         &self,
         from: &ConversationId,
@@ -150,11 +150,11 @@ impl Conversations {
         Ok(id)
     }
 
-    /// Deletes a conversation with its sandbox and its own workspace. The log goes last: after a failure, deleting can be
-    /// repeated. Reports each failure that [`DeleteMode::Force`] ignores.
+    /// Deletes a conversation with its sandbox and its own workspace. The log is removed last, so that a failed deletion can
+    /// be repeated. Reports each failure that [`DeleteMode::Force`] ignores.
     ///
     /// # Errors
-    /// [`ConversationsError::Locked`] while a process runs it; what the provider, the workspaces and the store fail with.
+    /// [`ConversationsError::Locked`] while a process runs it, or an error of the provider, the workspaces or the store.
     pub async fn delete(
         &self,
         id: &ConversationId,

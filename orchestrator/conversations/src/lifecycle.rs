@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::conversation::{Conversation, Parts};
+use engine::conversation::{Conversation, EngineParts};
 use engine::replay::Trajectory;
 use protocol::action::MessageAction;
 use protocol::risk::ConfirmationPolicy;
@@ -11,12 +11,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::running::RunningConversation;
 use crate::{
-    Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, ConversationsError, Decision,
-    FollowOptions, Follower, NewConversation, ResumeRequest, StoredConversation, Task, follow, title,
+    Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, ConversationsError,
+    FollowOptions, Follower, InitialTask, NewConversation, ResumeRequest, StoredConversation, UserDecision,
+    follow, title,
 };
 
 impl Conversations {
-    /// Claims the id of a new conversation. Until it is started, nothing of it is stored.
+    /// Claims the id of a new conversation. Nothing is stored before it is started.
     ///
     /// # Errors
     /// [`ConversationsError::Exists`], [`ConversationsError::Locked`], [`ConversationsError::Host`] or
@@ -26,7 +27,7 @@ impl Conversations {
         if !self.store.read(&id, EventId::FIRST, 1).await?.is_empty() {
             return Err(ConversationsError::Exists(id));
         }
-        Ok(claim.unstarted())
+        Ok(claim.into_unstarted())
     }
 
     /// Starts a new conversation in this process. Its sandbox is created in the background.
@@ -35,38 +36,38 @@ impl Conversations {
     /// [`ConversationsError::Conversation`] if its log cannot be opened or is not empty.
     pub async fn start(&self, mut claim: Claim, new: NewConversation) -> Result<(), ConversationsError> {
         let NewConversation { started, parts, title, task } = new;
-        let guarded = parts.guarded(Arc::clone(&self.store), &claim);
-        let conversation = Conversation::begin(guarded.clone(), claim.id().clone(), started).await?;
-        claim.start();
+        let guarded = parts.to_guarded(Arc::clone(&self.store), &claim);
+        let conversation = Conversation::start(guarded.clone(), claim.id().clone(), started).await?;
+        claim.mark_started();
         if let Some(title) = &title {
             conversation.set_title(&parts.redactor.text(title))?;
         }
-        // Before the sandbox is there: if it cannot be created, a later message would have another one created.
-        if let Task::Message(message) = &task {
-            conversation.say(redacted(message, &parts))?;
+        // Sent before the sandbox is ready. A message after a failed creation would start another one.
+        if let InitialTask::Message(message) = &task {
+            conversation.send_message(redact(message, &parts))?;
         }
-        let finds_title = title.is_none();
-        self.run(claim, conversation, guarded, parts, task.into_trajectory(), finds_title);
+        let needs_title = title.is_none();
+        self.register(claim, conversation, guarded, parts, task.into_trajectory(), needs_title);
         Ok(())
     }
 
-    /// Claims a stored conversation and reads its log, so that it can be resumed.
+    /// Claims a stored conversation and reads its log, to resume it.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], [`ConversationsError::Host`] or
     /// [`ConversationsError::Store`].
     pub async fn open(&self, id: &ConversationId) -> Result<StoredConversation, ConversationsError> {
-        // A conversation that does not exist leaves no lock behind.
+        // Checked first, so that an unknown id leaves no lock file.
         if self.store.read(id, EventId::FIRST, 1).await?.is_empty() {
             return Err(ConversationsError::Unknown(id.clone()));
         }
-        // Nothing is decided by a log that another process may be about to end.
+        // Claimed before the log is read, because another process may still append to it.
         let claim = self.claim(id)?;
         StoredConversation::read(Arc::clone(&self.store), claim).await
     }
 
-    /// Continues a stored conversation in this process. An action that was running is attached to, never run again. Returns
-    /// when the conversation has received what the request says.
+    /// Resumes a stored conversation in this process. A running action is attached to, never run again. Returns once the
+    /// conversation has received the request.
     ///
     /// # Errors
     /// See [`StoredConversation::check`]; [`ConversationsError::Conversation`] if the log cannot be read.
@@ -78,52 +79,52 @@ impl Conversations {
         confirmation: ConfirmationPolicy,
     ) -> Result<(), ConversationsError> {
         stored.check(&request)?;
-        let guarded = parts.guarded(Arc::clone(&self.store), &stored.claim);
+        let guarded = parts.to_guarded(Arc::clone(&self.store), &stored.claim);
         let conversation = Conversation::recover(guarded.clone(), stored.claim.id().clone()).await?;
         let from = stored.state.next_id;
         let needs_resume = stored.needs_resume(&request);
-        let terms = stored.terms(&request, confirmation);
+        let options = stored.resume_options(&request, confirmation);
         let has_input = needs_resume
             || request.loop_recovery.is_some()
             || request.decision.is_some()
             || request.message.is_some();
         match request.loop_recovery {
             Some(recovery) => conversation.recover_from_loop(recovery)?,
-            None if needs_resume => conversation.resume(terms)?,
+            None if needs_resume => conversation.resume(options)?,
             None => {}
         }
         match request.decision {
-            Some(Decision::Reject(reason)) => {
+            Some(UserDecision::Reject(reason)) => {
                 let reason = parts.redactor.text(&reason).into_owned();
-                follow::decide(&conversation, None, Decision::Reject(reason))?;
+                follow::decide(&conversation, None, UserDecision::Reject(reason))?;
             }
             Some(decision) => follow::decide(&conversation, None, decision)?,
             None => {}
         }
         if let Some(content) = request.message {
-            conversation.say(redacted(&MessageAction { content, ..Default::default() }, &parts))?;
+            conversation.send_message(redact(&MessageAction { content, ..Default::default() }, &parts))?;
         }
         if has_input {
-            // Until then the conversation looks as much at rest as it was.
+            // Without this, a follower could still see the conversation at rest.
             conversation.wait_for(|now| now.next_id > from).await;
         }
-        let finds_title = stored.state.title.is_none();
-        self.run(stored.claim, conversation, guarded, parts, None, finds_title);
+        let needs_title = stored.state.title.is_none();
+        self.register(stored.claim, conversation, guarded, parts, None, needs_title);
         Ok(())
     }
 
-    /// Registers a conversation that runs from now on.
-    fn run(
+    /// Registers a running conversation, and starts the search for its title.
+    fn register(
         &self,
         claim: Claim,
         conversation: Conversation,
-        guarded: Parts,
+        guarded: EngineParts,
         parts: ConversationParts,
         replayed: Option<Trajectory>,
-        finds_title: bool,
+        needs_title: bool,
     ) {
         let conversation = Arc::new(conversation);
-        let title_model = parts.title_model.filter(|_| finds_title);
+        let title_model = parts.title_model.filter(|_| needs_title);
         let title_task = title_model.map(|llm| {
             AbortOnDropHandle::new(tokio::spawn(title::find_title(Arc::clone(&conversation), llm)))
         });
@@ -131,19 +132,19 @@ impl Conversations {
             conversation,
             parts: guarded,
             redactor: parts.redactor,
-            afterwards: parts.afterwards,
+            disposition: parts.disposition,
             replayed,
             claim,
             title_task,
         });
     }
 
-    /// The conversations that run in this process.
+    /// Returns the ids of the conversations that run in this process.
     pub fn running(&self) -> Vec<ConversationId> {
         self.running.ids()
     }
 
-    /// Follows a running conversation. The first follower also says what a replayed user said.
+    /// Follows a running conversation. The first follower also sends the messages of a replayed user.
     ///
     /// # Errors
     /// [`ConversationsError::NotRunning`], or [`ConversationsError::Store`] if the log cannot be read.
@@ -157,51 +158,55 @@ impl Conversations {
         Follower::new(conversation, replayed, options).await
     }
 
-    /// Says something to a running conversation's agent as the user.
+    /// Sends a message to a running conversation as the user.
     ///
     /// # Errors
     /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if it is busy or closed.
-    pub fn send(&self, id: &ConversationId, message: MessageAction) -> Result<(), ConversationsError> {
+    pub fn send_message(
+        &self,
+        id: &ConversationId,
+        message: MessageAction,
+    ) -> Result<(), ConversationsError> {
         self.running.with(id, |running| {
             let content = running.redactor.text(&message.content).into_owned();
-            Ok(running.conversation.say(MessageAction { content, ..message })?)
+            Ok(running.conversation.send_message(MessageAction { content, ..message })?)
         })?
     }
 
-    /// Decides on the action of a running conversation that waits for the user, or only on the one that is named.
+    /// Decides on the action of a running conversation that awaits confirmation, or only on the named one.
     ///
     /// # Errors
-    /// See [`send`](Self::send).
+    /// See [`send_message`](Self::send_message).
     pub fn confirm(
         &self,
         id: &ConversationId,
         action: Option<EventId>,
-        decision: Decision,
+        decision: UserDecision,
     ) -> Result<(), ConversationsError> {
         self.running.with(id, |running| follow::decide(&running.conversation, action, decision))?
     }
 
-    /// Holds a running conversation's agent. The action that is being performed continues to its end.
+    /// Pauses a running conversation's agent. An action in flight completes.
     ///
     /// # Errors
-    /// See [`send`](Self::send).
+    /// See [`send_message`](Self::send_message).
     pub fn pause(&self, id: &ConversationId) -> Result<(), ConversationsError> {
         self.running.with(id, |running| Ok(running.conversation.pause()?))?
     }
 
-    /// Stops a running conversation's agent. The action that is being performed is cancelled.
+    /// Stops a running conversation's agent. An action in flight is cancelled.
     ///
     /// # Errors
-    /// See [`send`](Self::send).
+    /// See [`send_message`](Self::send_message).
     pub fn stop(&self, id: &ConversationId) -> Result<(), ConversationsError> {
         self.running.with(id, |running| Ok(running.conversation.stop()?))?
     }
 
-    /// Closes a running conversation: ends its tool servers, and does with its sandbox what its parts say. The sandbox of a
-    /// conversation with an unfinished action is kept, unless the user interrupted it.
+    /// Closes a running conversation, shuts down its tool servers, and removes, pauses or keeps its sandbox. The sandbox of a
+    /// conversation with a pending action is kept, unless the user interrupted it.
     ///
     /// # Errors
-    /// [`ConversationsError::NotRunning`]; why the conversation's task ended before, if it did.
+    /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if the conversation's task failed.
     pub async fn close(
         &self,
         id: &ConversationId,
@@ -217,7 +222,7 @@ impl Conversations {
     }
 }
 
-fn redacted(message: &MessageAction, parts: &ConversationParts) -> MessageAction {
+fn redact(message: &MessageAction, parts: &ConversationParts) -> MessageAction {
     let content = parts.redactor.text(&message.content).into_owned();
     MessageAction { content, ..message.clone() }
 }

@@ -1,9 +1,9 @@
-//! What a conversation works with. Between these parts and the secrets that they use stands redaction.
+//! Parts of a conversation, and the redaction of secrets around them.
 
 use std::sync::Arc;
 
 use engine::agent::{Team, TeamMember};
-use engine::conversation::{Afterwards, Parts};
+use engine::conversation::{EngineParts, SandboxDisposition};
 use engine::events::EventStore;
 use engine::llm::Llm;
 use engine::memory::Memory;
@@ -13,11 +13,11 @@ use engine::security::SecurityAnalyzer;
 
 use crate::claim::Claim;
 
-/// What one conversation works with, as the composition root builds it.
+/// Parts of one conversation. Built by the composition root.
 pub struct ConversationParts {
     /// The conversation's own agent.
     pub own: TeamMember,
-    /// The agents that it can delegate to.
+    /// Agents that it can delegate tasks to.
     pub team: Team,
     /// Creates the sandbox.
     pub provider: Arc<dyn SandboxProvider>,
@@ -33,13 +33,13 @@ pub struct ConversationParts {
     pub secrets: SecretRegistry,
     /// Finds a title for a conversation that has none. `None` disables that.
     pub title_model: Option<Arc<dyn Llm>>,
-    /// What becomes of the sandbox when the conversation is closed.
-    pub afterwards: Afterwards,
+    /// What happens to the sandbox when the conversation is closed.
+    pub disposition: SandboxDisposition,
 }
 
 impl ConversationParts {
-    /// The parts as the engine takes them. No secret gets past them into the log.
-    pub(crate) fn guarded(&self, store: Arc<dyn EventStore>, claim: &Claim) -> Parts {
+    /// Returns the engine's parts, which redact secrets in the log and in calls to tool servers.
+    pub(crate) fn to_guarded(&self, store: Arc<dyn EventStore>, claim: &Claim) -> EngineParts {
         let redactor = &self.redactor;
         let guard = |member: &TeamMember| TeamMember {
             tool_servers: Arc::new(GuardedToolServers::new(
@@ -49,9 +49,9 @@ impl ConversationParts {
             ..member.clone()
         };
         let provider = Arc::clone(&self.provider);
-        Parts {
+        EngineParts {
             store: Arc::new(GuardedStore::new(store, redactor.clone())),
-            write_lock: claim.lock(),
+            write_lock: claim.locks(),
             own: guard(&self.own),
             team: Arc::new(self.team.iter().map(|(name, member)| (name.clone(), guard(member))).collect()),
             provider: Arc::new(GuardedProvider::new(provider, redactor.clone(), self.secrets.clone())),

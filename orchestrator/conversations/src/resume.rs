@@ -1,9 +1,9 @@
-//! On what terms a stored conversation is resumed.
+//! Stored conversations, and requests to resume them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use engine::conversation::{Recovery, State, Terms};
+use engine::conversation::{LoopRecovery, ResumeOptions, State};
 use engine::events::{EventLog, EventStore};
 use protocol::record::{ConversationStarted, Limit};
 use protocol::risk::ConfirmationPolicy;
@@ -12,42 +12,43 @@ use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Obser
 use crate::claim::Claim;
 use crate::error::ConversationsError;
 
-/// A stored conversation that this process has claimed, and can resume.
+/// A stored conversation that this process has claimed and can resume.
 pub struct StoredConversation {
     pub(crate) claim: Claim,
-    /// What the log says that it was started as.
+    /// Settings with which it was started.
     pub started: ConversationStarted,
-    /// What the log folds to.
+    /// State after the whole log.
     pub state: State,
-    /// The names of the secrets that its agent was informed of.
+    /// Names of the secrets that its agent was informed of.
     pub secrets: BTreeSet<String>,
-    /// What the agent said last.
+    /// Last message of the agent.
     pub last_message: Option<EventId>,
 }
 
-/// What the user has changed or said to resume a conversation. The default only continues it.
+/// Request to resume a conversation. The default changes nothing.
 #[derive(Debug, Clone, Default)]
 pub struct ResumeRequest {
-    /// What the user says.
+    /// Message of the user.
     pub message: Option<String>,
-    /// The user's decision on the action that waits for it.
-    pub decision: Option<Decision>,
-    /// How an agent that was stopped in a loop continues. `None` only makes it forget the loop.
-    pub loop_recovery: Option<Recovery>,
-    /// How many more steps the agent may take. `None`: after that limit was reached, as many again.
+    /// Decision on the action that awaits confirmation.
+    pub decision: Option<UserDecision>,
+    /// How an agent that was stopped in a loop continues. If it is `None`, the agent forgets the loop.
+    pub loop_recovery: Option<LoopRecovery>,
+    /// Number of additional steps. If it is `None` and the limit was reached, the initial limit is granted again.
     pub more_iterations: Option<u32>,
-    /// How much more the model's calls may cost, in US dollars. `None`: after that limit was reached, as much again.
+    /// Additional budget, in US dollars. If it is `None` and the budget was reached, the initial budget is granted again.
     pub more_budget: Option<f64>,
 }
 
-/// A user's decision on an action that waits for it.
+/// A user's decision on an action that awaits confirmation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// It is performed.
+pub enum UserDecision {
+    /// The action is performed.
     Approve,
-    /// It is performed, and those like it are no longer asked about in this conversation.
+    /// The action is performed, and similar ones no longer require confirmation in this conversation.
     ApproveSimilar,
-    /// It is not performed. The agent receives this reason and continues; without a reason it waits for the user.
+    /// The action is not performed. The agent receives the reason and continues. If the reason is empty, it waits for the
+    /// user.
     Reject(String),
 }
 
@@ -77,49 +78,53 @@ impl StoredConversation {
         })
     }
 
-    /// The claim on the conversation.
+    /// Returns the claim on the conversation.
     pub fn claim(&mut self) -> &mut Claim {
         &mut self.claim
     }
 
-    /// Checks that there is what a request is about.
+    /// Checks that the state has the action or the loop that a request refers to.
     ///
     /// # Errors
     /// [`ConversationsError::NothingToDecide`] or [`ConversationsError::NotInLoop`].
     pub fn check(&self, request: &ResumeRequest) -> Result<(), ConversationsError> {
-        let is_asked = self.state.agent_state == AgentState::AwaitingUserConfirmation;
-        if request.decision.is_some() && !is_asked {
+        let awaits_confirmation = self.state.agent_state == AgentState::AwaitingUserConfirmation;
+        if request.decision.is_some() && !awaits_confirmation {
             return Err(ConversationsError::NothingToDecide(self.claim.id().clone()));
         }
-        if request.loop_recovery.is_some() && self.state.own.stuck.found().is_none() {
+        if request.loop_recovery.is_some() && self.state.own.stuck.detected_loop().is_none() {
             return Err(ConversationsError::NotInLoop(self.claim.id().clone()));
         }
         Ok(())
     }
 
-    /// Whether only a message of the user makes it continue.
+    /// Whether the conversation continues only with a message of the user.
     pub fn awaits_message(&self) -> bool {
-        let asks_or_done = matches!(
+        let has_ended = matches!(
             self.state.agent_state,
             AgentState::Finished | AgentState::Rejected | AgentState::AwaitingUserInput
         );
-        asks_or_done && !self.state.is_underway()
+        has_ended && !self.state.has_pending_actions()
     }
 
-    /// The limit of costs after the request, in US dollars. `None` if there is none.
+    /// Returns the budget after the request, in US dollars. `None` if there is none.
     pub fn max_budget(&self, request: &ResumeRequest) -> Option<f64> {
         self.new_max_budget(request).or(self.state.max_budget)
     }
 
-    /// Whether the agent rests until it is resumed.
+    /// Whether the agent has to be resumed, or the request changes a limit.
     pub(crate) fn needs_resume(&self, request: &ResumeRequest) -> bool {
-        let rests =
+        let is_held =
             matches!(self.state.agent_state, AgentState::Stopped | AgentState::Error | AgentState::Paused);
-        rests || request.more_iterations.is_some() || request.more_budget.is_some()
+        is_held || request.more_iterations.is_some() || request.more_budget.is_some()
     }
 
-    pub(crate) fn terms(&self, request: &ResumeRequest, confirmation: ConfirmationPolicy) -> Terms {
-        Terms {
+    pub(crate) fn resume_options(
+        &self,
+        request: &ResumeRequest,
+        confirmation: ConfirmationPolicy,
+    ) -> ResumeOptions {
+        ResumeOptions {
             max_iterations: self.new_max_iterations(request),
             max_budget: self.new_max_budget(request),
             confirmation: Some(confirmation),
@@ -133,8 +138,8 @@ impl StoredConversation {
     }
 
     fn new_max_budget(&self, request: &ResumeRequest) -> Option<f64> {
-        let again = self.started.max_budget.filter(|_| self.state.limit_reached == Some(Limit::Budget));
-        let more = request.more_budget.or(again);
+        let initial = self.started.max_budget.filter(|_| self.state.limit_reached == Some(Limit::Budget));
+        let more = request.more_budget.or(initial);
         more.map(|more| self.state.metrics.accumulated_cost + more)
     }
 }

@@ -1,9 +1,9 @@
-//! The conversations that this process runs.
+//! Conversations that run in this process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::conversation::{Afterwards, Conversation, Parts, State};
+use engine::conversation::{Conversation, EngineParts, SandboxDisposition, State};
 use engine::replay::Trajectory;
 use engine::secrets::Redactor;
 use protocol::ConversationId;
@@ -15,39 +15,39 @@ use crate::error::ConversationsError;
 /// A conversation that runs in this process.
 pub(crate) struct RunningConversation {
     pub(crate) conversation: Arc<Conversation>,
-    pub(crate) parts: Parts,
+    pub(crate) parts: EngineParts,
     pub(crate) redactor: Redactor,
-    pub(crate) afterwards: Afterwards,
+    pub(crate) disposition: SandboxDisposition,
     pub(crate) replayed: Option<Trajectory>,
     pub(crate) claim: Claim,
     pub(crate) title_task: Option<AbortOnDropHandle<()>>,
 }
 
-/// How following a conversation ended, before it is closed.
+/// Why a conversation is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// Nothing more happens by itself, or following failed.
+    /// It is at rest, or following it failed.
     AtRest,
-    /// The user does not wait for what is still performed.
+    /// The user interrupted it, and does not wait for actions in flight.
     Interrupted,
 }
 
 /// A conversation that was closed.
 pub struct ClosedConversation {
-    /// Its last state.
+    /// Last state of the conversation.
     pub state: Arc<State>,
-    /// Keeps it locked until this is dropped.
+    /// Keeps the conversation locked until it is dropped.
     pub claim: Claim,
 }
 
-/// The running conversations by id.
+/// Running conversations by id.
 #[derive(Default)]
-pub(crate) struct Registry {
-    /// A mutex, because no method waits while it holds it.
-    running: Mutex<BTreeMap<ConversationId, RunningConversation>>,
+pub(crate) struct RunningConversations {
+    /// A blocking mutex, because it is never held across an await.
+    by_id: Mutex<BTreeMap<ConversationId, RunningConversation>>,
 }
 
-impl Registry {
+impl RunningConversations {
     pub(crate) fn insert(&self, running: RunningConversation) {
         self.lock().insert(running.claim.id().clone(), running);
     }
@@ -56,36 +56,35 @@ impl Registry {
         self.lock().remove(id).ok_or_else(|| ConversationsError::NotRunning(id.clone()))
     }
 
-    /// Uses a running conversation, without waiting.
+    /// Calls a function with a running conversation.
     pub(crate) fn with<T>(
         &self,
         id: &ConversationId,
-        use_it: impl FnOnce(&mut RunningConversation) -> T,
+        call: impl FnOnce(&mut RunningConversation) -> T,
     ) -> Result<T, ConversationsError> {
-        self.lock().get_mut(id).map(use_it).ok_or_else(|| ConversationsError::NotRunning(id.clone()))
+        self.lock().get_mut(id).map(call).ok_or_else(|| ConversationsError::NotRunning(id.clone()))
     }
 
-    /// The ids of all of them.
     pub(crate) fn ids(&self) -> Vec<ConversationId> {
         self.lock().keys().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ConversationId, RunningConversation>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RunningConversation {
-    /// Ends the conversation's task and its tool servers. Returns the last state before.
+    /// Ends the conversation's task and its tool servers. Returns the last state.
     pub(crate) async fn close(self, reason: CloseReason) -> (Claim, Result<Arc<State>, ConversationsError>) {
         drop(self.title_task);
         let state = self.conversation.state();
-        // The servers in the sandbox too, while it is there.
+        // First, because servers in the sandbox can only be shut down while it exists.
         self.parts.shut_down_tool_servers().await;
-        // A lease that cannot be reached now may hold work: only what ended in order is removed.
-        let is_in_order = !state.is_underway() || reason == CloseReason::Interrupted;
-        let afterwards = if is_in_order { self.afterwards } else { Afterwards::Keep };
-        let closed = self.conversation.close(afterwards).await;
+        // A sandbox that cannot be reached may have a running action, so it is kept.
+        let may_clean_up = !state.has_pending_actions() || reason == CloseReason::Interrupted;
+        let disposition = if may_clean_up { self.disposition } else { SandboxDisposition::Keep };
+        let closed = self.conversation.close(disposition).await;
         (self.claim, closed.map(|()| state).map_err(Into::into))
     }
 }

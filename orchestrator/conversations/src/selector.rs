@@ -1,4 +1,4 @@
-//! Finds the conversation that a user means: by its id, by a prefix that no other id has, or as the latest one.
+//! Finds a conversation by its id, by an unambiguous id prefix, or as the latest one.
 
 use engine::events::ConversationSummary;
 use protocol::ConversationId;
@@ -8,10 +8,10 @@ use crate::error::ConversationsError;
 /// Maximum number of ids that an error lists.
 const MAX_LISTED: usize = 10;
 
-/// Which conversation is meant.
+/// Selects a conversation.
 #[derive(Debug, Clone)]
 pub enum ConversationSelector {
-    /// The conversation with this id, else the only one whose id has it as a prefix.
+    /// By id, or by an unambiguous id prefix.
     IdPrefix(ConversationId),
     /// The conversation with the latest event.
     Latest,
@@ -38,9 +38,9 @@ impl ConversationSelector {
     }
 }
 
-/// Several ids have the prefix.
+/// Several ids start with the prefix.
 #[derive(Debug, thiserror::Error)]
-#[error("several {subjects} begin with {prefix}: {ids}")]
+#[error("several {subjects} have an id that starts with {prefix}: {ids}")]
 pub struct AmbiguousPrefix {
     subjects: &'static str,
     prefix: String,
@@ -48,7 +48,7 @@ pub struct AmbiguousPrefix {
 }
 
 /// Returns the index of the id that equals `prefix`, else of the only one that starts with it; `None` if none does.
-/// `subjects` names in the error what the ids are of.
+/// `subjects` is the plural of what has the ids, for the error.
 ///
 /// # Errors
 /// [`AmbiguousPrefix`] if several ids start with it.
@@ -93,7 +93,10 @@ mod tests {
         };
         assert_eq!(find("abd", &ids), Ok(Some(1)));
         assert_eq!(find("abc", &ids), Ok(Some(2)), "a whole id");
-        assert_eq!(find("ab", &ids), Err("several boxes begin with ab: abc1, abd2, abc".into()));
+        assert_eq!(
+            find("ab", &ids),
+            Err("several boxes have an id that starts with ab: abc1, abd2, abc".into())
+        );
         assert_eq!(find("b", &ids), Ok(None));
         let many: Vec<_> = (0..12).map(|number| format!("a{number}")).collect();
         let many: Vec<_> = many.iter().map(String::as_str).collect();

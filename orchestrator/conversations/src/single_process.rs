@@ -1,4 +1,4 @@
-//! Locks and workspaces for a program that is the only one to use its store.
+//! Locks and workspaces for a program whose store no other process uses.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,20 +12,20 @@ use crate::host::{ConversationLocks, HostError, LockGuard, Workspaces};
 /// Locks within this process. No other process may use the store.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessLocks {
-    /// A mutex, because no method waits while it holds it.
+    /// A blocking mutex, because it is never held across an await.
     held: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// Gives a lock back.
-struct Held {
+/// Releases a lock when it is dropped.
+struct ProcessLockGuard {
     name: String,
     locks: ProcessLocks,
 }
 
 impl ProcessLocks {
-    fn take(&self, name: String) -> Option<LockGuard> {
+    fn acquire(&self, name: String) -> Option<LockGuard> {
         let is_free = self.held().insert(name.clone());
-        is_free.then(|| Box::new(Held { name, locks: self.clone() }) as LockGuard)
+        is_free.then(|| Box::new(ProcessLockGuard { name, locks: self.clone() }) as LockGuard)
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -33,7 +33,7 @@ impl ProcessLocks {
     }
 }
 
-impl Drop for Held {
+impl Drop for ProcessLockGuard {
     fn drop(&mut self) {
         self.locks.held().remove(&self.name);
     }
@@ -41,12 +41,12 @@ impl Drop for Held {
 
 impl ConversationLocks for ProcessLocks {
     fn lock(&self, conversation: &ConversationId) -> Result<Option<LockGuard>, HostError> {
-        Ok(self.take(conversation.to_string()))
+        Ok(self.acquire(conversation.to_string()))
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
         let folder = folder.canonicalize().map_err(|error| HostError::Failed(error.into()))?;
-        Ok(self.take(folder.display().to_string()))
+        Ok(self.acquire(folder.display().to_string()))
     }
 
     fn is_locked(&self, conversation: &ConversationId) -> bool {
@@ -54,7 +54,7 @@ impl ConversationLocks for ProcessLocks {
     }
 }
 
-/// For conversations that have no folders of their own on this host: forks share the original's.
+/// Workspaces of conversations without folders of their own. Forks share the folder of the original.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoWorkspaces;
 

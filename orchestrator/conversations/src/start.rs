@@ -1,4 +1,4 @@
-//! What a new conversation is started with.
+//! New conversations and their initial tasks.
 
 use std::sync::Arc;
 
@@ -11,32 +11,32 @@ use crate::parts::ConversationParts;
 
 /// A conversation to start.
 pub struct NewConversation {
-    /// What the log says that it was started as.
+    /// Settings to record in the log.
     pub started: ConversationStarted,
-    /// What it works with. The agent is [`Task::agent`]'s.
+    /// Its parts. The agent is the one that [`InitialTask::agent`] returns.
     pub parts: ConversationParts,
-    /// The user's title. `None` has one found.
+    /// The user's title. If it is `None`, a title is generated.
     pub title: Option<String>,
-    /// What the agent does.
-    pub task: Task,
+    /// The task of the agent.
+    pub task: InitialTask,
 }
 
-/// What an agent does in a new conversation.
+/// Task of the agent in a new conversation.
 #[derive(Debug, Clone)]
-pub enum Task {
-    /// What the user asks for.
+pub enum InitialTask {
+    /// The user's message.
     Message(MessageAction),
-    /// The actions of a saved conversation, each after the user's messages that came before it.
+    /// Replay of a saved conversation: its user messages and actions, in order.
     Replay {
         /// The saved conversation.
         trajectory: Trajectory,
-        /// Whether the agent continues with its model afterwards, instead of finishing.
+        /// Whether the agent continues with its model after the replay. Otherwise it finishes.
         continues: bool,
     },
 }
 
-impl Task {
-    /// The agent that performs the task, and then is `live`.
+impl InitialTask {
+    /// Returns the agent that performs the task, and then continues as `live`.
     pub fn agent(&self, live: Arc<dyn Agent>) -> Arc<dyn Agent> {
         match self.clone() {
             Self::Message(_) => live,
@@ -47,7 +47,7 @@ impl Task {
         }
     }
 
-    /// Whether what the agent says last is an answer to the user.
+    /// Whether the agent's last message is an answer to the user.
     pub fn has_answer(&self) -> bool {
         !matches!(self, Self::Replay { continues: false, .. })
     }

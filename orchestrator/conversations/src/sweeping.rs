@@ -1,8 +1,8 @@
-//! Removes sandboxes that killed processes left, while this process does its own work.
+//! Removes sandboxes of killed processes in the background.
 //!
 //! Sweeps at the start and every [`SWEEP_INTERVAL`]. A sandbox is in use while a process holds the lock of its conversation.
 //! The sandbox of an interrupted conversation is kept for a delay after the last event, so that the conversation can be
-//! resumed in it. Failures are logged: the next sweep tries again.
+//! resumed in it. Failures are logged, and the next sweep retries.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::clock;
-use engine::conversation::{Afterwards, read_state};
+use engine::conversation::{SandboxDisposition, read_state};
 use engine::events::{ConversationSummary, EventStore};
 use engine::sandbox::{Lifetime, SandboxProvider, SandboxSummary, sweep, sweep_snapshots};
 use protocol::{AgentState, ConversationId, SandboxId, Timestamp};
@@ -29,8 +29,8 @@ const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Which sandboxes a sweep keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxRetention {
-    /// What becomes of a sandbox when its conversation is closed. Unless it is removed then, no sweep removes it.
-    pub afterwards: Afterwards,
+    /// What happens to a sandbox when its conversation is closed. A sandbox that is not removed then is never swept.
+    pub disposition: SandboxDisposition,
     /// How long the sandbox of an interrupted conversation is kept after the last event.
     pub close_delay: Duration,
     /// Whether the process that pre-warmed this sandbox, which has no conversation yet, still runs.
@@ -74,7 +74,7 @@ impl Sweep {
         Self { task: AbortOnDropHandle::new(task), shutdown }
     }
 
-    /// Stops sweeping. Waits a moment for a running sweep; what it leaves is for the next process.
+    /// Stops sweeping. Waits up to [`SWEEP_TIMEOUT`] for a running sweep.
     pub async fn finish(self) {
         self.shutdown.cancel();
         let _ = timeout(SWEEP_TIMEOUT, self.task).await;
@@ -94,19 +94,19 @@ where
     E: Into<SweepError>,
 {
     sweep_snapshots(provider, &|conversation| locks.is_locked(conversation)).await?;
-    let placed = provider.list().await?;
-    if placed.iter().all(|placed| placed.lifetime == Lifetime::UntilRemoved) {
+    let sandboxes = provider.list().await?;
+    if sandboxes.iter().all(|sandbox| sandbox.lifetime == Lifetime::UntilRemoved) {
         return Ok(());
     }
-    // A sandbox that is created from here on belongs to a process that has just started.
-    let known: HashSet<SandboxId> = placed.iter().map(|placed| placed.sandbox.clone()).collect();
-    let conversations = placed.into_iter().filter_map(|placed| placed.conversation).collect();
+    // A sandbox that is created later belongs to a running process.
+    let known: HashSet<SandboxId> = sandboxes.iter().map(|sandbox| sandbox.sandbox.clone()).collect();
+    let conversations = sandboxes.into_iter().filter_map(|sandbox| sandbox.conversation).collect();
     let store = open_store().await.map_err(Into::into)?;
     let resumable = resumable(store.as_ref(), retention, conversations).await?;
     // Held while a sandbox is removed, so that its conversation cannot be resumed into it.
     let held: Mutex<Option<LockGuard>> = Mutex::default();
-    let is_used = |placed: &SandboxSummary| {
-        let is_new = !known.contains(&placed.sandbox);
+    let is_used = |sandbox: &SandboxSummary| {
+        let is_new = !known.contains(&sandbox.sandbox);
         let is_in_use = |conversation| {
             if resumable.contains(conversation) || locks.is_locked(conversation) {
                 return true;
@@ -116,7 +116,7 @@ where
             *held.lock().unwrap_or_else(PoisonError::into_inner) = lock;
             is_in_use
         };
-        is_new || placed.conversation.as_ref().map_or_else(|| (retention.is_warm_in_use)(placed), is_in_use)
+        is_new || sandbox.conversation.as_ref().map_or_else(|| (retention.is_warm_in_use)(sandbox), is_in_use)
     };
     sweep(provider, &is_used).await?;
     Ok(())
@@ -129,16 +129,16 @@ async fn resumable(
     conversations: HashSet<ConversationId>,
 ) -> Result<HashSet<ConversationId>, SweepError> {
     let now = clock::epoch_seconds(&clock::now());
-    let delay = match retention.afterwards {
-        Afterwards::Remove => retention.close_delay.as_secs_f64(),
-        Afterwards::Pause | Afterwards::Keep => f64::INFINITY,
+    let delay = match retention.disposition {
+        SandboxDisposition::Remove => retention.close_delay.as_secs_f64(),
+        SandboxDisposition::Pause | SandboxDisposition::Keep => f64::INFINITY,
     };
     let is_young = |last: &Timestamp| now - clock::epoch_seconds(last) < delay;
     let mut resumable = HashSet::new();
     for ConversationSummary { id, last_updated_at, .. } in store.conversations().await?.conversations {
         if conversations.contains(&id)
             && is_young(&last_updated_at)
-            && (retention.afterwards != Afterwards::Remove || !has_ended(store, &id).await)
+            && (retention.disposition != SandboxDisposition::Remove || !has_ended(store, &id).await)
         {
             resumable.insert(id);
         }
@@ -155,6 +155,6 @@ async fn has_ended(store: &dyn EventStore, conversation: &ConversationId) -> boo
             AgentState::Finished | AgentState::Rejected | AgentState::Stopped | AgentState::Error
         );
         // An action without a terminal event may still run in the sandbox, for example after a connection was lost.
-        is_at_end && !state.is_underway()
+        is_at_end && !state.has_pending_actions()
     })
 }

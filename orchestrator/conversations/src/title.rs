@@ -6,15 +6,15 @@ use engine::conversation::Conversation;
 use engine::llm::Llm;
 use protocol::{Action, EventBody, EventId, EventSource};
 
-/// Has a model find a title as soon as the user has said something. A failure has no effect on the conversation.
+/// Requests a title once the user has sent a message. A failure has no effect on the conversation.
 pub(crate) async fn find_title(conversation: Arc<Conversation>, llm: Arc<dyn Llm>) {
     let Some(message) = first_message(&conversation).await else { return };
-    if let Err(error) = conversation.entitle(llm, message) {
-        tracing::debug!(%error, "cannot look for a title");
+    if let Err(error) = conversation.request_title(llm, message) {
+        tracing::debug!(%error, "cannot request a title");
     }
 }
 
-/// Waits for the first message of the user. `None` if the conversation ends before, or its log cannot be read.
+/// Waits for the first message of the user. `None` if the conversation ends first, or if its log cannot be read.
 async fn first_message(conversation: &Conversation) -> Option<String> {
     let mut cursor = conversation.log().cursor(EventId::FIRST);
     loop {

@@ -1,11 +1,11 @@
-//! V0's trajectory: the log without the records that V0 does not know. Pure.
+//! Conversion of a log to a V0 trajectory, without the records that V0 does not know. Pure.
 
 use std::collections::BTreeMap;
 
 use protocol::{Action, Event, EventBody, EventSource, Observation, ObservationKind};
 
-/// Makes a trajectory of a log. Screenshots of pages stay only if they are requested.
-pub(crate) fn trajectory(mut events: Vec<Event>, with_screenshots: bool) -> Vec<Event> {
+/// Converts a log to a trajectory. Removes screenshots of pages unless they are requested.
+pub(crate) fn to_trajectory(mut events: Vec<Event>, with_screenshots: bool) -> Vec<Event> {
     events.retain(|event| !matches!(event.body, EventBody::Record(_)));
     merge_system_actions(&mut events);
     for event in &mut events {
@@ -19,8 +19,8 @@ pub(crate) fn trajectory(mut events: Vec<Event>, with_screenshots: bool) -> Vec<
     events
 }
 
-/// V0 writes one `system` action per agent, with all of its tools. Our log has another whenever tool servers offer other
-/// tools: the latest offer joins the agent's own tools.
+/// Merges the latest offer of tool servers into the `system` action of each agent. V0 has one such action per agent, with
+/// all tools; the log has another one for each change of the offered tools.
 fn merge_system_actions(events: &mut Vec<Event>) {
     let mut offers = BTreeMap::new();
     events.retain(|event| match &event.body {

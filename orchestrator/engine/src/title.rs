@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::conversation::{Begin, Effect, Input, InputKind, State, transition};
+    use crate::conversation::{ConversationStart, Effect, Input, InputKind, State, transition};
     use crate::llm::{Completion, LlmError, LlmErrorKind, LlmProgress, ModelResponse};
 
     /// Returns a fixed title, or fails.
@@ -126,9 +126,9 @@ mod tests {
     async fn conversation_has_one_title_whose_cost_counts() {
         let system =
             SystemAction { content: "x".into(), tools: None, openhands_version: None, agent_class: None };
-        let begin = Begin { started: ConversationStarted::default(), system };
-        let begin = InputKind::Begin(Box::new(begin));
-        let (mut state, _) = transition(State::default(), Input { at: clock::now(), kind: begin });
+        let start = ConversationStart { started: ConversationStarted::default(), system };
+        let start = InputKind::Start(Box::new(start));
+        let (mut state, _) = transition(State::default(), Input { at: clock::now(), kind: start });
         let agent_state = state.agent_state;
         for (said, appended) in [("One", 1), ("Two", 0)] {
             let (title, call) = generate_title(&FixedTitle(Some(said)), "fix login").await;

@@ -3,7 +3,7 @@
 //! The text comes from a model. Each line of it is marked, so that none can pose as a line of ours, and what a terminal would
 //! act on or not show is written out.
 
-use engine::conversation::Pending;
+use engine::conversation::PendingAction;
 use protocol::action::{EditAction, EditCommand, ReadAction, WriteAction};
 use protocol::{Action, SecurityRisk};
 use rustix::termios::tcgetwinsize;
@@ -11,8 +11,8 @@ use rustix::termios::tcgetwinsize;
 use super::print::{visible, visible_line};
 
 /// Describes an action that waits for the user, in lines; `network` is the sandbox's.
-pub(super) fn describe(pending: &Pending, network: &str) -> String {
-    let action = pending.asked();
+pub(super) fn describe(pending: &PendingAction, network: &str) -> String {
+    let action = pending.to_action();
     let (title, text) = what_runs(&action);
     let lines = match text.matches('\n').count() {
         0 | 1 => String::new(),
@@ -152,7 +152,7 @@ fn marked_line(mark: char, line: &str, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use engine::conversation::Request;
+    use engine::conversation::PendingRequest;
     use protocol::EventId;
     use protocol::action::{CallToolMcpAction, RunAction, RunIpythonAction};
     use protocol::sandbox_api::{ActionRequest, SandboxAction};
@@ -162,17 +162,17 @@ mod tests {
 
     fn described(action: Action, risk_reason: &str) -> String {
         let request = match (SandboxAction::try_from(action.clone()), action) {
-            (Ok(action), _) => Request::Sandbox(ActionRequest::new(action, None)),
-            (Err(_), Action::CallToolMcp(call)) => Request::Tool(call),
+            (Ok(action), _) => PendingRequest::Sandbox(ActionRequest::new(action, None)),
+            (Err(_), Action::CallToolMcp(call)) => PendingRequest::Tool(call),
             (Err(_), other) => panic!("{other:?}"),
         };
-        let pending = Pending {
+        let pending = PendingAction {
             action: EventId(7),
             request,
             tool_call_metadata: None,
             setup: None,
             cancelled_at: None,
-            is_asked: true,
+            awaits_confirmation: true,
             is_stopped: false,
             risk_reason: risk_reason.into(),
         };

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use conversations::Decision;
+use conversations::UserDecision;
 
 use super::interrupts::Interrupts;
 use super::print;
@@ -16,7 +16,7 @@ const INSTRUCTION: &str = "  what should the agent do? (Enter to leave): ";
 /// What the user answers to the question about an action.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    Decision(Decision),
+    Decision(UserDecision),
     Stop,
     /// Nobody answers any more. The question stays open.
     Leave,
@@ -86,14 +86,16 @@ impl Questions {
                 Typed::End => return Answer::Leave,
             };
             match choice(&line) {
-                Some(Choice::Approve) => return Answer::Decision(Decision::Approve),
+                Some(Choice::Approve) => return Answer::Decision(UserDecision::Approve),
                 Some(Choice::ApproveSimilar) if similar.is_some() => {
-                    return Answer::Decision(Decision::ApproveSimilar);
+                    return Answer::Decision(UserDecision::ApproveSimilar);
                 }
                 Some(Choice::Stop) => return Answer::Stop,
                 Some(Choice::Reject) => {
                     return match self.line(REASON, interrupts).await {
-                        Typed::Line(reason) => Answer::Decision(Decision::Reject(reason.trim().to_owned())),
+                        Typed::Line(reason) => {
+                            Answer::Decision(UserDecision::Reject(reason.trim().to_owned()))
+                        }
                         Typed::Interrupted => Answer::Stop,
                         Typed::End => Answer::Leave,
                     };

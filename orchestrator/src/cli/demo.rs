@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use conversations::{Conversations, Task};
+use conversations::{Conversations, InitialTask};
 use engine::agent::AgentDefinition;
 use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
@@ -82,7 +82,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     let new = NewSession {
         title: None,
         id: id.clone(),
-        task: Task::Message(MessageAction { content: TASK.to_owned(), ..Default::default() }),
+        task: InitialTask::Message(MessageAction { content: TASK.to_owned(), ..Default::default() }),
         workspace: WorkFolder::Here(workspace.clone()),
         setup: None,
         models: Models::scripted(&script_for(inside)?)?,

@@ -1,6 +1,6 @@
 //! Shows a running conversation until it is at rest: handles ^C, and asks the user at the terminal.
 
-use conversations::{Conversations, FollowOptions, Follower, Progress, RunOutcome, Waiting};
+use conversations::{ConversationUpdate, Conversations, FollowOptions, Follower, RunOutcome, WaitState};
 use engine::conversation::State;
 use protocol::{AgentState, ConversationId, Event, EventBody, EventId, ObservationKind};
 use tokio::time::Instant;
@@ -103,7 +103,7 @@ impl Follow<'_> {
             };
             let screen = &mut terminal.screen;
             match progress {
-                Progress::Event(event) => {
+                ConversationUpdate::Event(event) => {
                     screen.event(self.id, &event)?;
                     if self.network == "none" && !is_hinted && lacked_network(&event) {
                         is_hinted = true;
@@ -112,19 +112,19 @@ impl Follow<'_> {
                     screen.status_of(&follower.state());
                 }
                 // A reader of JSON has the event already.
-                Progress::Attached(action) if self.output == Output::Transcript => {
+                ConversationUpdate::Attached(action) if self.output == Output::Transcript => {
                     screen.show(ATTACHED);
                     screen.event(self.id, &action)?;
                 }
-                Progress::Attached(_) => {}
-                Progress::Live(notice) => screen.live(notice),
-                Progress::LiveGap => screen.gap(None),
-                Progress::Waiting(waiting) => {
+                ConversationUpdate::Attached(_) => {}
+                ConversationUpdate::Live(notice) => screen.live(notice),
+                ConversationUpdate::LiveGap => screen.gap(None),
+                ConversationUpdate::Waiting(waiting) => {
                     if let Some(exit) = terminal.answer(follower, &waiting, self.network).await? {
                         return Ok(exit);
                     }
                 }
-                Progress::Closed => return Ok(Exit::Failed),
+                ConversationUpdate::Closed => return Ok(Exit::Failed),
             }
         }
     }
@@ -141,11 +141,13 @@ impl Terminal {
     async fn answer(
         &mut self,
         follower: &mut Follower,
-        waiting: &Waiting,
+        waiting: &WaitState,
         network: &str,
     ) -> anyhow::Result<Option<Exit>> {
         let state = waiting.state.as_ref();
-        let asked = state.asked().filter(|_| state.agent_state == AgentState::AwaitingUserConfirmation);
+        let asked = state
+            .awaiting_confirmation()
+            .filter(|_| state.agent_state == AgentState::AwaitingUserConfirmation);
         let is_stopping = self.deadline.is_some();
         // A person at the terminal is asked while other agents work.
         if !waiting.is_at_rest && (asked.is_none() || self.questions.is_none()) {
@@ -159,14 +161,15 @@ impl Terminal {
         };
         if state.agent_state == AgentState::AwaitingUserInput {
             match self.screen.without_status(questions.instruction(&mut self.interrupts)).await {
-                Instruction::Say(content) => follower.send(&content)?,
+                Instruction::Say(content) => follower.send_message(&content)?,
                 Instruction::Stop => return Ok(Some(Exit::Interrupted)),
                 Instruction::Leave => return Ok(Some(exit_of(state, false))),
             }
             return Ok(None);
         }
         let Some((_, pending)) = asked else { return Ok(Some(exit_of(state, false))) };
-        let (description, similar) = (describe_asked(state, network), approval::similar(&pending.asked()));
+        let (description, similar) =
+            (describe_asked(state, network), approval::similar(&pending.to_action()));
         let deciding = questions.decide(&description, similar, &mut self.interrupts);
         match self.screen.without_status(deciding).await {
             Answer::Decision(decision) => follower.decide(pending.action, decision)?,
@@ -186,7 +189,7 @@ fn lacked_network(event: &Event) -> bool {
 
 /// What waits for the user's approval, the first of several; empty if nothing does.
 fn describe_asked(state: &State, network: &str) -> String {
-    let Some((task, pending)) = state.asked() else { return String::new() };
+    let Some((task, pending)) = state.awaiting_confirmation() else { return String::new() };
     let task = task.map(|task| format!("\non task {task}:")).unwrap_or_default();
     format!("{task}{}", approval::describe(pending, network))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use conversations::{Conversations, Task};
+use conversations::{Conversations, InitialTask};
 use engine::replay::ReplayDifference;
 use protocol::Observation;
 use serde_json::{Value, json};
@@ -54,14 +54,14 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
         (models, compose::stored_model_name(&config.llm))
     };
     let (is_json, work) = (work.json, WorkArguments { json: work.json && !diff, ..work });
-    let task = Task::Replay { trajectory: trajectory.clone(), continues: !diff };
+    let task = InitialTask::Replay { trajectory: trajectory.clone(), continues: !diff };
     let new = NewSession { id: id.clone(), title: None, task, workspace, setup, models, model, work };
     let exit = session::start(new, &config, &state_dir).await?;
     if !diff || exit == Exit::Interrupted {
         return Ok(exit);
     }
     let conversations = compose::conversations(state_dir.store(config.durability).await?, &state_dir);
-    let differences = conversations.differences(&id, &trajectory).await?;
+    let differences = conversations.compare_replay(&id, &trajectory).await?;
     if is_json {
         let told: Vec<_> = differences.iter().map(to_json).collect();
         print::line(&serde_json::to_string(&told)?)?;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::builder::NonEmptyStringValueParser;
-use conversations::{Decision, ResumeRequest};
-use engine::conversation::Recovery;
+use conversations::{ResumeRequest, UserDecision};
+use engine::conversation::LoopRecovery;
 use protocol::AgentState;
 
 use super::confirm::Questions;
@@ -61,7 +61,7 @@ enum FromLoop {
     Stop,
 }
 
-impl From<FromLoop> for Recovery {
+impl From<FromLoop> for LoopRecovery {
     fn from(way: FromLoop) -> Self {
         match way {
             FromLoop::Before => Self::BeforeLoop,
@@ -89,8 +89,8 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let mut config = load_decided_config(&overrides)?;
     let request = ResumeRequest {
         message: task,
-        decision: if confirm { Some(Decision::Approve) } else { reject.map(Decision::Reject) },
-        loop_recovery: from_loop.map(Recovery::from),
+        decision: if confirm { Some(UserDecision::Approve) } else { reject.map(UserDecision::Reject) },
+        loop_recovery: from_loop.map(LoopRecovery::from),
         more_iterations: work.max_iterations,
         more_budget: work.max_budget,
     };

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-use conversations::{Conversations, Task};
+use conversations::{Conversations, InitialTask};
 use protocol::action::MessageAction;
 
 use super::session::{self, NewSession};
@@ -70,11 +70,11 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
             let text = "core.replay_trajectory_path is set, and a trajectory brings its own task: give none";
             return Err(UsageError(text.to_owned()).into());
         }
-        Some(path) => Task::Replay { trajectory: saved_trajectory::read(&path)?, continues: true },
+        Some(path) => InitialTask::Replay { trajectory: saved_trajectory::read(&path)?, continues: true },
         None => {
             let content = read_task(task, arguments.file.as_deref())?;
             let image_urls = Some(pictures::read(&arguments.image_files)?).filter(|urls| !urls.is_empty());
-            Task::Message(MessageAction { content, image_urls, ..Default::default() })
+            InitialTask::Message(MessageAction { content, image_urls, ..Default::default() })
         }
     };
     let (config, state_dir) = prepare(&overrides).await?;

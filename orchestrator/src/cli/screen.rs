@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::conversation::{Live, State};
+use engine::conversation::{LiveUpdate, State};
 use engine::llm::LlmProgress;
 use engine::sandbox::StartProgress;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
@@ -81,23 +81,25 @@ impl Screen {
     }
 
     /// Shows what happens between events.
-    pub(super) fn live(&mut self, notice: Live) {
+    pub(super) fn live(&mut self, notice: LiveUpdate) {
         match notice {
-            Live::Output { action, bytes } => {
+            LiveUpdate::Output { action, bytes } => {
                 let text = self.transcript.output(action, &bytes);
                 self.show(&text);
             }
-            Live::OutputGap { action, .. } => self.gap(Some(action)),
-            Live::Start(progress) => self.start(&progress),
-            Live::Model { agent, progress: LlmProgress::Text(piece) } => {
+            LiveUpdate::OutputGap { action, .. } => self.gap(Some(action)),
+            LiveUpdate::Start(progress) => self.start(&progress),
+            LiveUpdate::Model { agent, progress: LlmProgress::Text(piece) } => {
                 // Only where someone watches; of several that write at once, only one.
                 if agent.is_none() && !self.status.is_hidden() {
                     let text = self.transcript.push_answer(&piece);
                     self.show(&text);
                 }
             }
-            Live::Model { progress: LlmProgress::Reasoning(_), .. } => {}
-            Live::Model { progress: LlmProgress::Retrying { attempt, attempts, after, error }, .. } => {
+            LiveUpdate::Model { progress: LlmProgress::Reasoning(_), .. } => {}
+            LiveUpdate::Model {
+                progress: LlmProgress::Retrying { attempt, attempts, after, error }, ..
+            } => {
                 self.transcript.discard_partial_answer();
                 let wait = after.as_secs_f64();
                 self.show(&format!("[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
@@ -117,7 +119,7 @@ impl Screen {
     }
 
     pub(super) fn status_of(&self, state: &State) {
-        self.status(match (state.agent_state, state.is_underway()) {
+        self.status(match (state.agent_state, state.has_pending_actions()) {
             (AgentState::Loading, false) => "creating the sandbox",
             (AgentState::Loading, true) => "setting up the workspace",
             (_, true) => "running in the sandbox",

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use conversations::{
-    Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, FolderUse, NewConversation,
-    Sweep, Task,
+    Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, FolderUse, InitialTask,
+    NewConversation, Sweep,
 };
 use engine::conversation::State;
 use engine::memory::Memory;
@@ -28,7 +28,7 @@ pub(super) struct NewSession {
     pub(super) id: ConversationId,
     /// The user's own. `None` if it is taken from the task.
     pub(super) title: Option<String>,
-    pub(super) task: Task,
+    pub(super) task: InitialTask,
     pub(super) workspace: WorkFolder,
     /// How the workspace is set up.
     pub(super) setup: Option<WorkspaceSetup>,
@@ -193,7 +193,7 @@ pub(super) fn introduce(id: &ConversationId, started: &ConversationStarted, conf
 
 /// Marks a folder as one that this conversation works in, and warns where another one does too.
 pub(super) fn mark_folder(claim: &mut Claim, folder: &Path) -> anyhow::Result<()> {
-    if claim.mark_folder(folder)? == FolderUse::Shared {
+    if claim.lock_folder(folder)? == FolderUse::Shared {
         let folder = folder.display();
         print::warning(&format!("another run works in {folder}: both may change the same files"));
     }

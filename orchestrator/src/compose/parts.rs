@@ -32,7 +32,7 @@ pub(crate) fn parts(
         redactor,
         secrets: registry(config),
         title_model: models.title(),
-        afterwards: config.sandbox.afterwards,
+        disposition: config.sandbox.disposition,
     })
 }
 

@@ -254,7 +254,7 @@ pub(crate) fn spec(config: &Config, conversation: ConversationId) -> SandboxSpec
 /// Starts to remove the sandboxes of killed processes in the background.
 pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, state_dir: &StateDir) -> Sweep {
     let retention = SandboxRetention {
-        afterwards: config.sandbox.afterwards,
+        disposition: config.sandbox.disposition,
         close_delay: config.sandbox.close_delay,
         is_warm_in_use,
     };

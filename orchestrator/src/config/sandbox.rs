@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::conversation::Afterwards;
+use engine::conversation::SandboxDisposition;
 use engine::sandbox::{ResourceLimits, Volume};
 use sandbox::ServerUrl;
 use secrecy::SecretString;
@@ -40,7 +40,7 @@ pub(crate) struct SandboxSettings {
     /// Backend `remote`.
     pub remote: RemoteSettings,
     /// Whether a closed conversation's sandbox is removed, paused or kept.
-    pub afterwards: Afterwards,
+    pub disposition: SandboxDisposition,
     /// Retention of the sandbox of a conversation that was not closed, so that the conversation can be resumed.
     pub close_delay: Duration,
 }
@@ -196,10 +196,10 @@ impl SandboxSettings {
             unsafe_local: flag("unsafe_local").unwrap_or(false),
             ssh: SshSettings::read(settings, environment),
             remote: RemoteSettings::read(settings),
-            afterwards: match (flag("keep_runtime_alive"), flag("pause_closed_runtimes")) {
-                (Some(true), Some(false)) => Afterwards::Keep,
-                (Some(true), _) => Afterwards::Pause,
-                _ => Afterwards::Remove,
+            disposition: match (flag("keep_runtime_alive"), flag("pause_closed_runtimes")) {
+                (Some(true), Some(false)) => SandboxDisposition::Keep,
+                (Some(true), _) => SandboxDisposition::Pause,
+                _ => SandboxDisposition::Remove,
             },
             close_delay: settings
                 .number("sandbox", "close_delay")

@@ -178,7 +178,7 @@ fn sandbox_settings_are_read_in_v0s_notation() {
     assert_eq!((sandbox.resources.memory_bytes, sandbox.resources.pids), (512 << 20, 99));
     assert_eq!(sandbox.network.as_deref(), Some("host"));
     assert_eq!(sandbox.gpus, Some(vec!["0".to_owned(), "2".to_owned()]));
-    assert_eq!(sandbox.afterwards, engine::conversation::Afterwards::Pause);
+    assert_eq!(sandbox.disposition, engine::conversation::SandboxDisposition::Pause);
     assert_eq!(sandbox.close_delay.as_secs(), 60);
 }
 

@@ -12,7 +12,7 @@ use crate::host::ConversationLocks;
 
 pub use overview::Overview;
 
-/// Number of conversations that are read concurrently: as many as the store has connections.
+/// Number of concurrent reads: the store has as many connections.
 const CONCURRENT_READS: usize = 4;
 
 /// Selects conversations of the list. The default selects all.
@@ -31,7 +31,7 @@ pub struct ConversationFilter {
 /// The state of a conversation as a list shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConversationStatus {
-    /// What its agent does.
+    /// State of its agent.
     Agent(AgentState),
     /// The process that ran it ended while the agent worked.
     Interrupted,
@@ -40,7 +40,7 @@ pub enum ConversationStatus {
 }
 
 impl ConversationStatus {
-    /// All of them, but for the state that no version knows.
+    /// All statuses but [`AgentState::Unknown`].
     pub const ALL: [Self; 15] = [
         Self::Agent(AgentState::Loading),
         Self::Agent(AgentState::Init),
@@ -59,7 +59,7 @@ impl ConversationStatus {
         Self::Damaged,
     ];
 
-    /// The status's name.
+    /// Returns the name of the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Agent(state) => state.as_str(),
@@ -68,7 +68,7 @@ impl ConversationStatus {
         }
     }
 
-    /// The status of this name. `None` if no status has it.
+    /// Returns the status of this name. `None` if no status has it.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == name)
     }
@@ -79,14 +79,14 @@ impl ConversationStatus {
 pub struct ConversationEntry {
     /// `None` if even the entry in the store cannot be read.
     pub summary: Option<ConversationSummary>,
-    /// What the ends of the log say, or why they cannot be read.
+    /// Overview from the start and the end of the log, or why they cannot be read.
     pub overview: Result<Overview, StoreError>,
     /// Whether a process runs the conversation.
     pub is_locked: bool,
 }
 
 impl ConversationEntry {
-    /// The id; of a damaged entry, what stands in its place.
+    /// The id. For a damaged entry, the text in place of the id.
     pub fn id(&self) -> &str {
         match (&self.summary, &self.overview) {
             (Some(summary), _) => summary.id.as_str(),
@@ -95,7 +95,7 @@ impl ConversationEntry {
         }
     }
 
-    /// The status. A conversation whose process is gone is not called running.
+    /// The status. A conversation whose process has ended is not running.
     pub fn status(&self) -> ConversationStatus {
         match &self.overview {
             Ok(overview) if overview.is_working() && !self.is_locked => ConversationStatus::Interrupted,
@@ -113,7 +113,7 @@ impl ConversationEntry {
 }
 
 impl ConversationFilter {
-    /// Whether an entry passes. `text` is the filter's text in lower case.
+    /// Whether the filter selects an entry. `text` is the filter's text in lower case.
     fn selects(&self, entry: &ConversationEntry, text: Option<&str>) -> bool {
         let overview = entry.overview.as_ref().ok();
         let is_in_folder = |folder| overview.and_then(Overview::folder).map(Path::new) == Some(folder);

@@ -1,35 +1,36 @@
-//! What a list shows of a conversation, from the ends of its log.
+//! Overview of a conversation for lists, from the start and the end of its log.
 //!
 //! A fold of the whole log would be exact, but takes a second for 100,000 events, and a list may hold thousands of
-//! conversations. The first events say what was asked for; the last ones hold the state and the cost.
+//! conversations. The first events have the settings and the first message; the last ones have the state and the
+//! cost.
 
 use engine::events::{ConversationSummary, EventStore, StoreError};
 use engine::title;
 use protocol::record::ConversationStarted;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, ObservationKind, Record};
 
-/// Events at the beginning that are read. A title is found while the agent takes its first steps.
-const HEAD: u64 = 24;
+/// Number of events to read at the start. A title is generated during the agent's first steps.
+const HEAD_LENGTH: u64 = 24;
 
-/// Events at the end that are read, and how many if these do not have it all. An agent that has taken so many steps
-/// without a change of its state still takes them.
-const TAILS: [u64; 3] = [8, 64, 1024];
+/// Numbers of events to read at the end, until both state and cost are known. If the state does not change in the longest
+/// tail, the agent is still running.
+const TAIL_LENGTHS: [u64; 3] = [8, 64, 1024];
 
-/// What a list shows of a conversation.
+/// Overview of a conversation for lists.
 #[derive(Debug, Default, PartialEq)]
 pub struct Overview {
     started: Option<ConversationStarted>,
     /// The last state of the agent.
     pub agent_state: AgentState,
-    /// What the calls of the models have cost, in US dollars. Zero also if no price is known.
+    /// Cost of the model calls, in US dollars. 0 if no price is known.
     pub cost: f64,
     title: Option<String>,
     first_message: Option<String>,
 }
 
-/// What the end of a log says last.
+/// State and cost at the end of a log.
 #[derive(Default)]
-struct Tail {
+struct LogTail {
     agent_state: Option<AgentState>,
     cost: Option<f64>,
 }
@@ -37,23 +38,24 @@ struct Tail {
 impl Overview {
     pub(super) async fn read(store: &dyn EventStore, log: &ConversationSummary) -> Result<Self, StoreError> {
         let mut overview = Self::default();
-        let mut tail = Tail::default();
-        for event in store.read(&log.id, EventId::FIRST, HEAD as usize).await? {
+        let mut tail = LogTail::default();
+        for event in store.read(&log.id, EventId::FIRST, HEAD_LENGTH as usize).await? {
             tail.apply(&event);
             overview.apply(event);
         }
-        for length in TAILS {
-            let from = log.events.saturating_sub(length).max(HEAD);
+        for length in TAIL_LENGTHS {
+            let from = log.events.saturating_sub(length).max(HEAD_LENGTH);
             if from >= log.events {
                 break;
             }
-            let mut end = Tail::default();
+            let mut end = LogTail::default();
             for event in store.read(&log.id, EventId(from), length as usize).await? {
                 end.apply(&event);
                 overview.apply(event);
             }
-            let is_whole = end.agent_state.is_some() && end.cost.is_some() || from == HEAD;
-            tail = Tail { agent_state: end.agent_state.or(tail.agent_state), cost: end.cost.or(tail.cost) };
+            let is_whole = end.agent_state.is_some() && end.cost.is_some() || from == HEAD_LENGTH;
+            tail =
+                LogTail { agent_state: end.agent_state.or(tail.agent_state), cost: end.cost.or(tail.cost) };
             if is_whole {
                 break;
             }
@@ -76,29 +78,29 @@ impl Overview {
         }
     }
 
-    /// The title, else the first line of the first message.
+    /// Returns the title, else the first line of the first message.
     pub fn title(&self) -> String {
         let text = self.title.as_ref().or(self.first_message.as_ref());
         title::first_line(text.map_or("", String::as_str))
     }
 
-    /// The model that the conversation was started with.
+    /// Returns the model that the conversation was started with.
     pub fn model(&self) -> &str {
         self.started.as_ref().map_or("", |started| &started.model)
     }
 
-    /// The folder that the conversation works in. `None` if it is created and removed with the sandbox.
+    /// Returns the folder that the conversation works in. `None` if it is created and removed with the sandbox.
     pub fn folder(&self) -> Option<&str> {
         self.started.as_ref()?.workspace.as_deref()
     }
 
-    /// Whether title, first message, model or folder contain a text, which is in lower case, in any case.
+    /// Whether title, first message, model or folder contain a text, ignoring case. The text is in lower case.
     pub(super) fn contains(&self, text: &str) -> bool {
         let texts = [self.title.as_deref(), self.first_message.as_deref(), Some(self.model()), self.folder()];
         texts.into_iter().flatten().any(|own| own.to_lowercase().contains(text))
     }
 
-    /// Whether the agent works, unless the process that ran it is gone.
+    /// Whether the agent works, provided that its process still runs.
     pub(super) fn is_working(&self) -> bool {
         match self.agent_state {
             AgentState::Loading
@@ -119,7 +121,7 @@ impl Overview {
     }
 }
 
-impl Tail {
+impl LogTail {
     fn apply(&mut self, event: &Event) {
         if let Some(metrics) = &event.llm_metrics {
             self.cost = Some(metrics.accumulated_cost);
@@ -155,7 +157,7 @@ mod tests {
         json!({"action": "think", "args": {"thought": "so"}, "llm_metrics": {"accumulated_cost": cost}})
     }
 
-    /// A log that ends with these, after `between` events that say nothing.
+    /// Overview and state of a log that ends with `end`, after `between` events without effect.
     async fn overview(between: usize, end: &[Value]) -> (Overview, State) {
         let user =
             json!({"source": "user", "action": "message", "args": {"content": "\nFix\u{9b} login\nNow"}});

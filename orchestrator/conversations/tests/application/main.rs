@@ -14,8 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use conversations::{
     CloseReason, ConversationFilter, ConversationParts, ConversationSelector, ConversationStatus,
-    Conversations, ConversationsError, DeleteMode, FollowOptions, Follower, HostError, NewConversation,
-    NoWorkspaces, ProcessLocks, Progress, ResumeRequest, RunOutcome, Task,
+    ConversationUpdate, Conversations, ConversationsError, DeleteMode, FollowOptions, Follower, HostError,
+    InitialTask, NewConversation, NoWorkspaces, ProcessLocks, ResumeRequest, RunOutcome,
 };
 use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 use engine::sandbox::SandboxProvider;
@@ -46,7 +46,7 @@ async fn start_with(
         started: ConversationStarted { max_iterations: 10, ..Default::default() },
         parts: change(embedded::parts(id.clone())),
         title: title.map(str::to_owned),
-        task: Task::Message(MessageAction { content: "Say hello.".to_owned(), ..Default::default() }),
+        task: InitialTask::Message(MessageAction { content: "Say hello.".to_owned(), ..Default::default() }),
     };
     conversations.start(conversations.create(id.clone()).await.unwrap(), new).await.unwrap();
     id
@@ -86,7 +86,7 @@ async fn follow(
     options: FollowOptions,
 ) -> Option<String> {
     let mut follower = conversations.follow(id, options).await.unwrap();
-    while !matches!(follower.next().await.unwrap(), Progress::Waiting(_)) {}
+    while !matches!(follower.next().await.unwrap(), ConversationUpdate::Waiting(_)) {}
     follower.answer().map(str::to_owned)
 }
 
@@ -119,7 +119,7 @@ async fn conversation_stays_locked_while_a_follower_keeps_it() {
     let (first, other) = (open(), open());
     let id = start(&first).await;
     let mut follower = first.follow(&id, FollowOptions::default()).await.unwrap();
-    while !matches!(follower.next().await.unwrap(), Progress::Waiting(_)) {}
+    while !matches!(follower.next().await.unwrap(), ConversationUpdate::Waiting(_)) {}
     drop(first);
     assert!(matches!(other.open(&id).await, Err(ConversationsError::Locked(_))));
     drop(follower);
@@ -147,7 +147,9 @@ async fn running_conversation_is_steered_by_its_id() {
     conversations.pause(&id).unwrap();
     let mut follower = conversations.follow(&id, FollowOptions::default()).await.unwrap();
     until(&mut follower, AgentState::Paused).await;
-    conversations.send(&id, MessageAction { content: "Ada".to_owned(), ..Default::default() }).unwrap();
+    conversations
+        .send_message(&id, MessageAction { content: "Ada".to_owned(), ..Default::default() })
+        .unwrap();
     until(&mut follower, AgentState::Finished).await;
     assert_eq!(follower.answer(), Some("Hello, Ada!"));
     conversations.stop(&id).unwrap();
@@ -161,7 +163,7 @@ async fn question_is_queued_with_its_change_of_state() {
     let id = start(&conversations).await;
     let mut follower = conversations.follow(&id, FollowOptions::default()).await.unwrap();
     loop {
-        let Progress::Event(event) = follower.next().await.unwrap() else { continue };
+        let ConversationUpdate::Event(event) = follower.next().await.unwrap() else { continue };
         let is_message = matches!(event.body, EventBody::Action(Action::Message(_)));
         if is_message && event.source == EventSource::Agent {
             break;

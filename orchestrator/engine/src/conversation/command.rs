@@ -9,12 +9,12 @@ use crate::llm::Llm;
 pub(super) enum Command {
     Input(InputKind),
     FindTitle { llm: Arc<dyn Llm>, message: String },
-    Close { sandbox: Afterwards },
+    Close { sandbox: SandboxDisposition },
 }
 
 /// What happens to a conversation's sandbox when the conversation is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Afterwards {
+pub enum SandboxDisposition {
     /// It is removed.
     Remove,
     /// It is kept until the conversation is resumed. It is paused if the runtime supports that.

@@ -1,4 +1,4 @@
-//! A new conversation from the beginning of another one. Pure.
+//! Forks a conversation. Pure.
 
 use protocol::record::ForkedFrom;
 use protocol::{ConversationId, Event, EventBody, EventId, Record, Timestamp};
@@ -7,10 +7,10 @@ use super::input::{Effect, Input, InputKind};
 use super::state::State;
 use super::transition::transition;
 
-/// The log of a conversation that was like another one up to and with event `last`. It has no sandbox, what was going on is
-/// ended as interrupted, and an agent that worked is held: nothing happens before the user lets it go on.
+/// Returns the log of a fork that has the events of `log` up to and including `last`. The fork has no sandbox, its pending
+/// actions are interrupted, and a working agent is paused.
 ///
-/// Nothing when the log has no such event, or does not begin as logs begin.
+/// `None` if the log has no event `last`, or does not start with [`Record::ConversationStarted`].
 pub fn fork(log: &[Event], from: &ConversationId, last: EventId, at: &Timestamp) -> Option<Vec<Event>> {
     let length = log.iter().position(|event| event.id == last)? + 1;
     let mut events = log.get(..length)?.to_vec();

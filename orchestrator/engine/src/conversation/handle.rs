@@ -12,13 +12,13 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
-use super::command::{Afterwards, Command};
+use super::command::{Command, SandboxDisposition};
 use super::error::ConversationError;
-use super::input::{Begin, InputKind, Terms};
-use super::live::Live;
-use super::parts::Parts;
+use super::input::{ConversationStart, InputKind, ResumeOptions};
+use super::live::LiveUpdate;
+use super::parts::EngineParts;
 use super::state::State;
-use super::stuck::Recovery;
+use super::stuck::LoopRecovery;
 use super::task::Task;
 use crate::events::EventLog;
 use crate::llm::Llm;
@@ -35,10 +35,10 @@ pub struct Conversation {
     id: ConversationId,
     mailbox: mpsc::Sender<Command>,
     log: Arc<EventLog>,
-    live: broadcast::Sender<Live>,
+    live: broadcast::Sender<LiveUpdate>,
     /// Receiver for the first subscriber. Created with the task, because an action that is attached to may send output
     /// before any client can subscribe.
-    first_live: Mutex<Option<broadcast::Receiver<Live>>>,
+    first_live: Mutex<Option<broadcast::Receiver<LiveUpdate>>>,
     state: watch::Receiver<Arc<State>>,
     /// `None` once the conversation is closed.
     task: Mutex<Option<JoinHandle<Result<(), ConversationError>>>>,
@@ -49,20 +49,20 @@ impl Conversation {
     ///
     /// # Errors
     /// [`ConversationError::Log`] if the log of that id cannot be opened or is not empty.
-    pub async fn begin(
-        parts: Parts,
+    pub async fn start(
+        parts: EngineParts,
         id: ConversationId,
         started: ConversationStarted,
     ) -> Result<Self, ConversationError> {
-        let begin = Begin { started, system: parts.own.agent.system() };
-        Self::open(parts, id, InputKind::Begin(Box::new(begin))).await
+        let start = ConversationStart { started, system: parts.own.agent.system() };
+        Self::open(parts, id, InputKind::Start(Box::new(start))).await
     }
 
     /// Opens a conversation of an earlier process, and resumes its unfinished work.
     ///
     /// # Errors
     /// [`ConversationError::Unknown`] if no conversation has that id, [`ConversationError::Log`] if its log cannot be read.
-    pub async fn recover(parts: Parts, id: ConversationId) -> Result<Self, ConversationError> {
+    pub async fn recover(parts: EngineParts, id: ConversationId) -> Result<Self, ConversationError> {
         let conversation = Self::open(parts, id, InputKind::Recovered).await?;
         if conversation.state().started.is_none() {
             return Err(ConversationError::Unknown(conversation.id));
@@ -70,7 +70,11 @@ impl Conversation {
         Ok(conversation)
     }
 
-    async fn open(parts: Parts, id: ConversationId, first: InputKind) -> Result<Self, ConversationError> {
+    async fn open(
+        parts: EngineParts,
+        id: ConversationId,
+        first: InputKind,
+    ) -> Result<Self, ConversationError> {
         let (log, events) = EventLog::open(Arc::clone(&parts.store), id.clone())
             .await
             .map_err(|error| ConversationError::Log(id.clone(), error))?;
@@ -98,7 +102,7 @@ impl Conversation {
     }
 
     /// Subscribes to live notices: the first subscriber from when the conversation was opened, later ones from now on.
-    pub fn live(&self) -> broadcast::Receiver<Live> {
+    pub fn subscribe(&self) -> broadcast::Receiver<LiveUpdate> {
         let first = self.first_live.lock().unwrap_or_else(PoisonError::into_inner).take();
         first.unwrap_or_else(|| self.live.subscribe())
     }
@@ -124,7 +128,7 @@ impl Conversation {
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn say(&self, message: MessageAction) -> Result<(), ConversationError> {
+    pub fn send_message(&self, message: MessageAction) -> Result<(), ConversationError> {
         self.send_input(InputKind::UserMessage(message))
     }
 
@@ -148,7 +152,7 @@ impl Conversation {
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn resume(&self, terms: Terms) -> Result<(), ConversationError> {
+    pub fn resume(&self, terms: ResumeOptions) -> Result<(), ConversationError> {
         self.send_input(InputKind::UserResume(terms))
     }
 
@@ -156,7 +160,7 @@ impl Conversation {
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn recover_from_loop(&self, recovery: Recovery) -> Result<(), ConversationError> {
+    pub fn recover_from_loop(&self, recovery: LoopRecovery) -> Result<(), ConversationError> {
         self.send_input(InputKind::UserRecover(recovery))
     }
 
@@ -195,7 +199,7 @@ impl Conversation {
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn entitle(&self, llm: Arc<dyn Llm>, message: String) -> Result<(), ConversationError> {
+    pub fn request_title(&self, llm: Arc<dyn Llm>, message: String) -> Result<(), ConversationError> {
         self.send(Command::FindTitle { llm, message })
     }
 
@@ -211,7 +215,7 @@ impl Conversation {
     ///
     /// # Errors
     /// The reason why the task ended earlier, if it did; [`ConversationError::Closed`] if it was already closed.
-    pub async fn close(&self, sandbox: Afterwards) -> Result<(), ConversationError> {
+    pub async fn close(&self, sandbox: SandboxDisposition) -> Result<(), ConversationError> {
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         let task = task.ok_or_else(|| ConversationError::Closed(self.id.clone()))?;
         // If it cannot be sent, the task has already ended, and its result has the reason.

@@ -1,4 +1,4 @@
-//! Inputs of the transition, and the effects that it asks for. Both enums are closed: a new variant is a design change.
+//! Inputs of the transition, and the effects that it returns. Both enums are closed: a new variant is a design change.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use protocol::sandbox_api::ActionRequest;
 use protocol::{Event, EventBody, EventId, EventSource, Observation, Timestamp};
 
 use super::state::{AgentId, ModelCallId};
-use super::stuck::Recovery;
+use super::stuck::LoopRecovery;
 use crate::agent::{AgentStep, ModelCall};
 use crate::draft_editor::DraftResult;
 use crate::llm::LlmError;
@@ -27,7 +27,7 @@ pub struct Input {
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputKind {
     /// A new conversation starts.
-    Begin(Box<Begin>),
+    Start(Box<ConversationStart>),
     /// The log of an earlier process was folded. Its unfinished work is resumed.
     Recovered,
     /// The user sends a message.
@@ -37,9 +37,9 @@ pub enum InputKind {
     /// The user pauses the agent: actions in flight complete, and no further work starts.
     UserPause,
     /// The user resumes the agent, possibly with other limits.
-    UserResume(Terms),
-    /// The user resumes an agent that was stopped in a loop, by one of V0's options.
-    UserRecover(Recovery),
+    UserResume(ResumeOptions),
+    /// The user resumes or stops an agent that was stopped in a loop.
+    UserRecover(LoopRecovery),
     /// The user confirms the action that awaits confirmation.
     UserConfirm {
         /// The action. `None` for the first one that awaits confirmation.
@@ -49,7 +49,7 @@ pub enum InputKind {
     },
     /// The user rejects the action that awaits confirmation.
     UserReject {
-        /// The action, as above.
+        /// The action. `None` for the first one that awaits confirmation.
         action: Option<EventId>,
         /// Reason for the agent, which then continues. If it is empty, the agent waits for the user.
         reason: String,
@@ -86,7 +86,7 @@ pub enum InputKind {
         /// Decision of the agent.
         result: Result<Box<AgentStep>, LlmError>,
     },
-    /// An action ended.
+    /// An action completed.
     ActionDone {
         /// The action.
         action: EventId,
@@ -94,13 +94,13 @@ pub enum InputKind {
         observation: Box<Observation>,
     },
     /// A model has written out the draft of an edit, or failed to.
-    EditDrafted {
+    DraftDone {
         /// The action.
         action: EventId,
-        /// The edit, or why there is none.
-        drafted: DraftResult,
+        /// The edit, or the reason of the failure.
+        result: DraftResult,
     },
-    /// A new sandbox answers, or the leased one again.
+    /// A new sandbox is ready, or the leased one is connected again.
     SandboxReady(SandboxLeased),
     /// No sandbox could be created, or the leased one cannot be reached now.
     SandboxFailed {
@@ -121,7 +121,7 @@ pub enum InputKind {
         /// In US dollars.
         max_cost: f64,
     },
-    /// A model is to find a title for the conversation, unless it has one.
+    /// A title is requested. An existing title stays.
     TitleRequested {
         /// The message that the conversation starts with.
         message: String,
@@ -135,13 +135,13 @@ pub enum InputKind {
         /// The model's call. `None` if the model failed.
         call: Option<ModelCall>,
     },
-    /// The user names the conversation. A title that it has stays.
+    /// The user sets the title. An existing title stays.
     UserTitle(String),
 }
 
 /// Limits that the user changes when resuming the agent. Those that are `None` stay.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Terms {
+pub struct ResumeOptions {
     /// Maximum number of steps.
     pub max_iterations: Option<u32>,
     /// Maximum cost of all calls to models, in US dollars.
@@ -161,16 +161,16 @@ pub struct Notice {
     pub is_result: bool,
 }
 
-/// Contents of a new conversation.
+/// A conversation to start.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Begin {
+pub struct ConversationStart {
     /// Its settings.
     pub started: ConversationStarted,
     /// The agent's prompt and tools.
     pub system: SystemAction,
 }
 
-/// Work for the conversation's task, which performs effects in order.
+/// ScheduledWork for the conversation's task, which performs effects in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Append events to the log, then publish them. Always the first effect, and durable before the next one starts.
@@ -201,16 +201,16 @@ pub enum Effect {
         /// Time after which it is cancelled as if the user had stopped it. `None` if its time is not limited.
         time_left: Option<Duration>,
     },
-    /// Have a model write out the draft of an edit. The result is [`InputKind::EditDrafted`], or the sandbox's loss as above.
+    /// Have a model write out the draft of an edit. The result is [`InputKind::DraftDone`], or the sandbox's loss as above.
     WriteDraft {
         /// The action.
         action: EventId,
         /// The draft.
         draft: Box<EditAction>,
-        /// What the sandbox is asked to read the file.
+        /// Request to the sandbox that reads the file.
         request: Box<ActionRequest>,
     },
-    /// Call a tool of a tool server. The server's answer completes the action, whatever it is.
+    /// Call a tool of a tool server. Any response of the server completes the action.
     CallTool {
         /// The action.
         action: EventId,
@@ -224,7 +224,7 @@ pub enum Effect {
     },
     /// Report the maximum cost of a call as [`InputKind::CostEstimated`], before any other input.
     EstimateCost(ModelCallId),
-    /// Ask a model for a title for the conversation that starts with a message.
+    /// Have a model generate a title for the conversation that starts with a message.
     FindTitle {
         /// The message.
         message: String,

@@ -6,10 +6,10 @@
 
 use protocol::record::Limit;
 
-use super::state::{AgentId, ModelCallId, State, Work};
+use super::state::{AgentId, ModelCallId, ScheduledWork, State};
 
-/// Why a draft is not written out once the budget is reached.
-pub(super) const BUDGET_REACHED: &str = "the calls to the model have cost all that they may";
+/// Reason why a draft is not written out once the budget is reached.
+pub(super) const BUDGET_REACHED: &str = "the budget for model calls is used up";
 
 /// Whether a call to a model may start.
 #[derive(Debug, PartialEq)]
@@ -33,9 +33,9 @@ impl LimitExceeded {
     pub(super) fn reason(&self, agent: AgentId) -> String {
         let at = self.at;
         match self.limit {
-            Limit::Iterations if agent.is_some() => "no more steps may be taken".to_owned(),
-            Limit::Iterations => format!("the agent has taken all of its {at} steps"),
-            Limit::Budget => format!("the calls to the model have cost ${at:.4}, which is all they may"),
+            Limit::Iterations if agent.is_some() => "the limit of steps is reached".to_owned(),
+            Limit::Iterations => format!("the agent has reached its limit of {at} steps"),
+            Limit::Budget => format!("the model calls have cost ${at:.4}, the whole budget"),
         }
     }
 }
@@ -71,7 +71,7 @@ impl State {
     /// Whether a call to a model may start alongside those in flight.
     pub(super) fn admission(&self, call: ModelCallId) -> Admission {
         let Some(budget) = self.max_budget else { return Admission::Start };
-        let others: Vec<(ModelCallId, &Work)> = self.calls_in_flight().collect();
+        let others: Vec<(ModelCallId, &ScheduledWork)> = self.calls_in_flight().collect();
         // A single call does not wait for the title search, nor the search for a single call: the search is abandoned
         // where it could reach the budget.
         let is_free = others.len() <= usize::from(call == ModelCallId::Title);
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// All calls in flight but the title search.
-    fn calls_in_flight(&self) -> impl Iterator<Item = (ModelCallId, &Work)> {
+    fn calls_in_flight(&self) -> impl Iterator<Item = (ModelCallId, &ScheduledWork)> {
         let steps = self.schedule.steps.iter().map(|(agent, work)| (ModelCallId::Step(*agent), work));
         let drafts = self.pending().filter(|(_, pending)| pending.is_draft());
         let drafts = drafts.filter_map(|(_, pending)| {
@@ -145,7 +145,7 @@ mod tests {
     fn scheduled(max_budget: Option<f64>, steps: &[(u64, Option<f64>, bool)]) -> State {
         let mut state = State { max_budget, ..State::default() };
         for (id, max_cost, is_started) in steps {
-            let work = Work { is_started: *is_started, max_cost: *max_cost };
+            let work = ScheduledWork { is_started: *is_started, max_cost: *max_cost };
             state.schedule.steps.insert(Some(protocol::EventId(*id)), work);
         }
         state
@@ -170,7 +170,7 @@ mod tests {
             [(vec![started(1)], Admission::Start), (vec![started(1), started(2)], Admission::Wait)]
         {
             let mut state = scheduled(Some(1.0), &calls);
-            let work = Work { max_cost: Some(0.3), ..Work::default() };
+            let work = ScheduledWork { max_cost: Some(0.3), ..ScheduledWork::default() };
             state.schedule.title = Some(TitleSearch { message: "work".into(), work });
             assert_eq!(state.admission(ModelCallId::Title), admission);
             assert!(!state.is_title_too_expensive());

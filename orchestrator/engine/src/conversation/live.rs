@@ -8,7 +8,7 @@ use crate::sandbox::StartProgress;
 
 /// A notice of what happens between events.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Live {
+pub enum LiveUpdate {
     /// Output of an action in flight.
     Output {
         /// The action.

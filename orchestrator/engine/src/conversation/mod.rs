@@ -24,18 +24,19 @@ mod task;
 mod terminal;
 mod transition;
 
-pub use command::Afterwards;
+pub use command::SandboxDisposition;
 pub use error::ConversationError;
 pub use fork::fork;
 pub use handle::Conversation;
-pub use input::{Begin, Effect, Input, InputKind, Notice, Terms};
-pub use live::Live;
-pub use parts::Parts;
+pub use input::{ConversationStart, Effect, Input, InputKind, Notice, ResumeOptions};
+pub use live::LiveUpdate;
+pub use parts::EngineParts;
 pub use read_state::read_state;
 pub use setup::SetupStep;
 pub use state::{
-    AgentId, Child, ModelCallId, Pending, Request, Run, SandboxConnection, Schedule, State, TitleSearch, Work,
+    AgentId, AgentRun, ChildAgent, ModelCallId, PendingAction, PendingRequest, SandboxConnection, Schedule,
+    ScheduledWork, State, TitleSearch,
 };
-pub use stuck::{Recovery, Stuck, StuckDetector, StuckKind};
+pub use stuck::{AgentLoop, LoopKind, LoopRecovery, StuckDetector};
 pub use terminal::{INTERRUPTED, NOT_PERFORMED};
 pub use transition::{SANDBOX_REPLACED, transition};

@@ -10,7 +10,7 @@ use crate::security::SecurityAnalyzer;
 
 /// Everything that a conversation uses.
 #[derive(Clone)]
-pub struct Parts {
+pub struct EngineParts {
     /// Stores the event log.
     pub store: Arc<dyn EventStore>,
     /// Right to append to the log. Dropped when the conversation's task has ended, which may be after its handles.
@@ -29,7 +29,7 @@ pub struct Parts {
     pub memory: Option<Memory>,
 }
 
-impl Parts {
+impl EngineParts {
     /// Shuts down the tool servers of all agents, with their processes.
     pub async fn shut_down_tool_servers(&self) {
         let members = std::iter::once(&self.own).chain(self.team.values());

@@ -5,8 +5,8 @@ use protocol::ConversationId;
 use super::State;
 use crate::events::{EventStore, StoreError};
 
-/// Events that are read at once: what bounds the memory that a long log takes.
-const PAGE: usize = 256;
+/// Number of events per read. Limits the memory for a long log.
+const PAGE_SIZE: usize = 256;
 
 /// Folds a stored log page by page. Returns the default state if there is no such conversation.
 ///
@@ -15,7 +15,7 @@ const PAGE: usize = 256;
 pub async fn read_state(store: &dyn EventStore, conversation: &ConversationId) -> Result<State, StoreError> {
     let mut state = State::default();
     loop {
-        let page = store.read(conversation, state.next_id, PAGE).await?;
+        let page = store.read(conversation, state.next_id, PAGE_SIZE).await?;
         if page.is_empty() {
             return Ok(state);
         }

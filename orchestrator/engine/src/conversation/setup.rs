@@ -1,26 +1,25 @@
-//! How a workspace is made ready: shell text, step by step. Pure.
+//! Set-up of a workspace: the shell script of each step. Pure.
 //!
-//! A step is a run action like the agent's, in the same shell, so that what a set-up script exports stays. It needs a
-//! POSIX shell and nothing else; what it lacks it says in its output. Every step may be begun again: what was done is
-//! found and left. Values of the user's are quoted and never part of the text.
+//! A step is a run action in the agent's shell, so that the exports of a set-up script stay. It requires only a POSIX shell,
+//! and its output names missing programs. Every step is idempotent. Values of the user are quoted.
 
 use protocol::action::RunAction;
 use protocol::record::WorkspaceSetup;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{Observation, ObservationKind};
 
-/// How long a step may take, in seconds: V0's bound for set-up scripts. Silence ends none.
+/// Timeout of a step, in seconds: V0's timeout for set-up scripts. There is no timeout for missing output.
 pub(super) const STEP_TIMEOUT: f64 = 600.0;
 
-/// How long after its time the answer may come, in seconds: to be killed takes one.
+/// Time after the timeout in which the sandbox must respond, in seconds. Killing the step takes about a second.
 pub(super) const CANCEL_GRACE_PERIOD: f64 = 30.0;
 
-/// Where an organization's knowledge is cloned to, in the workspace.
+/// Folder of the workspace that an organization's knowledge is cloned to.
 const KNOWLEDGE_FOLDER: &str = ".openhands-organization";
 
-/// How much of a failed step's output an error quotes, in lines and characters.
-const QUOTED_LINES: usize = 3;
-const QUOTED_CHARACTERS: usize = 600;
+/// Maximum length of a failed step's output in an error.
+const MAX_QUOTED_LINES: usize = 3;
+const MAX_QUOTED_CHARS: usize = 600;
 
 /// One step of a set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +28,11 @@ pub enum SetupStep {
     Clone,
     /// Clone the repository that holds the organization's knowledge, if there is one.
     CloneKnowledge,
-    /// Make the workspace a repository.
+    /// Initialize the workspace as a repository.
     Initialize,
     /// Run the set-up script, if there is one.
     RunScript,
-    /// Have git call the script for commits, if there is one.
+    /// Install the repository's pre-commit script as a git hook, if there is one.
     InstallHook,
 }
 
@@ -45,22 +44,22 @@ pub(super) struct Repository {
     /// Folder that it is cloned to.
     pub(super) folder: String,
     /// Folder that the knowledge of its organization is cloned to, if there is any.
-    pub(super) knowledge: String,
+    pub(super) knowledge_folder: String,
 }
 
-/// How a step ended.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum SetupStepResult {
     Done,
-    /// It ran, and failed.
+    /// It exited with a failure.
     Failed,
-    /// Whether it ran to its end is unknown, or it never began.
-    Cut,
+    /// It was interrupted, or never started.
+    Interrupted,
 }
 
 impl SetupStep {
-    /// What a set-up consists of, in order.
-    pub(super) fn all_of(setup: &WorkspaceSetup) -> &'static [Self] {
+    /// Returns the steps of a set-up, in order.
+    pub(super) fn all_for(setup: &WorkspaceSetup) -> &'static [Self] {
         match setup {
             WorkspaceSetup::Repository { url, .. } if organization_repository(url).is_some() => {
                 &[Self::Clone, Self::CloneKnowledge, Self::RunScript, Self::InstallHook]
@@ -71,21 +70,21 @@ impl SetupStep {
         }
     }
 
-    /// Whether the agent has nothing to work on without it. Of the others it is only told that they failed, as in V0.
+    /// Whether the agent cannot work without the step. Failures of the others are only reported to it, as in V0.
     pub(super) fn is_required(self) -> bool {
         matches!(self, Self::Clone | Self::Initialize)
     }
 
-    /// How the step ended, by what was observed.
-    pub(super) fn outcome(observation: &Observation) -> Outcome {
+    /// Returns the result that an observation reports.
+    pub(super) fn result(observation: &Observation) -> SetupStepResult {
         match &observation.kind {
-            ObservationKind::Run(run) if run.metadata.exit_code == 0 => Outcome::Done,
-            ObservationKind::Run(_) => Outcome::Failed,
-            _ => Outcome::Cut,
+            ObservationKind::Run(run) if run.metadata.exit_code == 0 => SetupStepResult::Done,
+            ObservationKind::Run(_) => SetupStepResult::Failed,
+            _ => SetupStepResult::Interrupted,
         }
     }
 
-    /// The action: `thought` names the step for people.
+    /// Returns the action of the step. Its `thought` is the label of the step.
     pub(super) fn action(self, setup: &WorkspaceSetup, working_dir: &str) -> RunAction {
         let (command, thought) = match (self, setup) {
             (Self::Clone, WorkspaceSetup::Repository { url, branch }) => {
@@ -95,27 +94,31 @@ impl SetupStep {
                 let url = organization_repository(url).unwrap_or_default();
                 let values = format!("url={}\nfolder={KNOWLEDGE_FOLDER}\n", quote(&url));
                 (
-                    apart(working_dir, &values, include_str!("setup/clone_knowledge.sh")),
+                    in_subshell(working_dir, &values, include_str!("setup/clone_knowledge.sh")),
                     format!("Looking for the organization's knowledge at {url}"),
                 )
             }
             (Self::Clone | Self::CloneKnowledge | Self::Initialize, _) => (
-                apart(working_dir, "", include_str!("setup/initialize.sh")),
-                "Making the workspace a repository".to_owned(),
+                in_subshell(working_dir, "", include_str!("setup/initialize.sh")),
+                "Initializing the workspace as a repository".to_owned(),
             ),
             (Self::RunScript, _) => (
                 format!(
                     "cd -- {} &&\n{}",
-                    quote(&folder_of(setup, working_dir)),
+                    quote(&repository_folder(setup, working_dir)),
                     include_str!("setup/run_script.sh")
                 ),
                 "Running the set-up script".to_owned(),
             ),
-            // First of all undone: shell options of the script's that end a shell at its next failing command.
+            // `set +eu` first: if the set-up script left these options set, a failing command would end the shell.
             (Self::InstallHook, _) => (
                 format!(
                     "set +eu\n{}",
-                    apart(&folder_of(setup, working_dir), "", include_str!("setup/install_hook.sh"))
+                    in_subshell(
+                        &repository_folder(setup, working_dir),
+                        "",
+                        include_str!("setup/install_hook.sh")
+                    )
                 ),
                 "Installing the commit hook".to_owned(),
             ),
@@ -124,21 +127,21 @@ impl SetupStep {
     }
 }
 
-/// A sentence on a set-up that cannot go on, with the end of what was said.
-pub(super) fn failure(request: &ActionRequest, observation: &Observation) -> String {
+/// Describes a failed step, with the end of its output.
+pub(super) fn describe_failure(request: &ActionRequest, observation: &Observation) -> String {
     let thought = match &request.action {
         SandboxAction::Run(run) => &run.thought,
         _ => "the set-up of the workspace",
     };
-    let how = match &observation.kind {
+    let status = match &observation.kind {
         ObservationKind::Run(run) => format!(" failed with exit code {}", run.metadata.exit_code),
         _ => " failed".to_owned(),
     };
     let lines: Vec<_> = observation.content.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let said = lines.get(lines.len().saturating_sub(QUOTED_LINES)..).unwrap_or_default().join(" ");
-    let skipped = said.chars().count().saturating_sub(QUOTED_CHARACTERS);
-    let said: String = said.chars().skip(skipped).filter(|character| !character.is_control()).collect();
-    format!("{thought}{how}: {said}")
+    let output = lines.get(lines.len().saturating_sub(MAX_QUOTED_LINES)..).unwrap_or_default().join(" ");
+    let skipped = output.chars().count().saturating_sub(MAX_QUOTED_CHARS);
+    let output: String = output.chars().skip(skipped).filter(|character| !character.is_control()).collect();
+    format!("{thought}{status}: {output}")
 }
 
 fn clone(url: &str, branch: Option<&str>, working_dir: &str) -> String {
@@ -151,23 +154,22 @@ fn clone(url: &str, branch: Option<&str>, working_dir: &str) -> String {
         quote(&folder),
         if is_path { "" } else { "yes" },
     );
-    let cloned = apart(working_dir, &values, include_str!("setup/clone.sh"));
-    format!("{cloned} &&\ncd -- {}", quote(&join(working_dir, &folder)))
+    let clone = in_subshell(working_dir, &values, include_str!("setup/clone.sh"));
+    format!("{clone} &&\ncd -- {}", quote(&join(working_dir, &folder)))
 }
 
 fn clone_title(url: &str, branch: Option<&str>) -> String {
     branch.map_or_else(|| format!("Cloning {url}"), |branch| format!("Cloning {url}, branch {branch}"))
 }
 
-/// Goes to the folder and runs the text in a shell apart, which has nothing to read.
-fn apart(folder: &str, values: &str, text: &str) -> String {
+/// Changes to the folder and runs the script in a subshell without standard input.
+fn in_subshell(folder: &str, values: &str, text: &str) -> String {
     format!("cd -- {} && (\n{values}{text}) </dev/null", quote(folder))
 }
 
-/// The repository with an organization's knowledge for all of its repositories; `None` if the URL names no owner, as a path
-/// does not.
+/// Returns the URL of the repository with an organization's knowledge. `None` if the URL has no owner, such as a path.
 ///
-/// V0's names: `.openhands`, and `openhands-config` at GitLab and Azure DevOps, where no name starts with a dot.
+/// The names are V0's: `.openhands`, and `openhands-config` at GitLab and Azure DevOps, where no name starts with a dot.
 fn organization_repository(url: &str) -> Option<String> {
     let trimmed = url.trim_end_matches('/');
     let (host, path) = match trimmed.split_once("://") {
@@ -183,11 +185,11 @@ fn organization_repository(url: &str) -> Option<String> {
         return Some(format!("{before_path}{organization}/openhands-config/_git/openhands-config"));
     }
     let name = if host.contains("gitlab") { "openhands-config" } else { ".openhands" };
-    let ending = if path.ends_with(".git") { ".git" } else { "" };
-    Some(format!("{before_path}{owner}/{name}{ending}"))
+    let suffix = if path.ends_with(".git") { ".git" } else { "" };
+    Some(format!("{before_path}{owner}/{name}{suffix}"))
 }
 
-/// The repository that a set-up clones, and where.
+/// Returns the repository that a set-up clones. `None` if it clones none.
 pub(super) fn repository(setup: &WorkspaceSetup, working_dir: &str) -> Option<Repository> {
     let WorkspaceSetup::Repository { url, branch } = setup else { return None };
     let path = url.trim_end_matches('/').trim_end_matches(".git");
@@ -196,20 +198,20 @@ pub(super) fn repository(setup: &WorkspaceSetup, working_dir: &str) -> Option<Re
     Some(Repository {
         name: parts.join("/"),
         branch: branch.clone().unwrap_or_default(),
-        folder: folder_of(setup, working_dir),
-        knowledge: join(working_dir, KNOWLEDGE_FOLDER),
+        folder: repository_folder(setup, working_dir),
+        knowledge_folder: join(working_dir, KNOWLEDGE_FOLDER),
     })
 }
 
-/// Where the repository is.
-fn folder_of(setup: &WorkspaceSetup, working_dir: &str) -> String {
+/// Returns the folder of the repository.
+fn repository_folder(setup: &WorkspaceSetup, working_dir: &str) -> String {
     match setup {
         WorkspaceSetup::Repository { url, .. } => join(working_dir, &folder_name(url)),
         WorkspaceSetup::EmptyRepository | WorkspaceSetup::Folder => working_dir.to_owned(),
     }
 }
 
-/// The folder that git itself would make, if that is an ordinary name.
+/// Returns the folder name that git would choose, without unusual characters.
 fn folder_name(url: &str) -> String {
     let path = url.trim_end_matches('/');
     let path = path.strip_suffix("/.git").unwrap_or(path);
@@ -233,7 +235,7 @@ fn join(folder: &str, name: &str) -> String {
     format!("{}/{name}", folder.trim_end_matches('/'))
 }
 
-/// One word of shell text, whatever is in it. A shell cannot be given a NUL: it is left out.
+/// Quotes a text as one shell word, without NULs, which no shell accepts.
 fn quote(text: &str) -> String {
     let text = text.replace('\0', "");
     shlex::try_quote(&text).map_or_else(|_| "''".to_owned(), std::borrow::Cow::into_owned)
@@ -252,18 +254,18 @@ mod tests {
         WorkspaceSetup::Repository { url: url.into(), branch: branch.map(Into::into) }
     }
 
-    /// Runs a step in a shell of its own; its exit code, what it said and where it is then.
+    /// Runs a step in a new shell. Returns its exit code, and its output with the shell's folder at the end.
     fn perform(step: SetupStep, setup: &WorkspaceSetup, folder: &Path, path: Option<&Path>) -> (i32, String) {
         let action = step.action(setup, folder.to_str().unwrap());
         let mut shell = Command::new("/bin/sh");
-        shell.arg("-c").arg(format!("{}\nended=$?; echo \"in $PWD\"; exit $ended", action.command));
+        shell.arg("-c").arg(format!("{}\ncode=$?; echo \"in $PWD\"; exit $code", action.command));
         shell
             .env_clear()
             .env("HOME", folder)
             .env("PATH", path.unwrap_or(Path::new("/usr/local/bin:/usr/bin:/bin")));
         let output = shell.output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
     }
 
     fn git(folder: &Path, arguments: &[&str]) -> bool {
@@ -335,9 +337,9 @@ mod tests {
         let origins = format!("[url \"file://{}/\"]\ninsteadOf = https://h/\n", folder.path().display());
         std::fs::write(work.join(".gitconfig"), origins).unwrap();
         let setup = repository("https://h/owner's/hello", None);
-        assert!(SetupStep::all_of(&setup).contains(&SetupStep::CloneKnowledge));
-        let (code, said) = perform(SetupStep::CloneKnowledge, &setup, &work, None);
-        assert!(code == 0 && said.contains("There is no repository"), "{said}");
+        assert!(SetupStep::all_for(&setup).contains(&SetupStep::CloneKnowledge));
+        let (code, output) = perform(SetupStep::CloneKnowledge, &setup, &work, None);
+        assert!(code == 0 && output.contains("There is no repository"), "{output}");
         assert!(!work.join(KNOWLEDGE_FOLDER).exists());
 
         let origin = folder.path().join("owner's/.openhands");
@@ -346,9 +348,9 @@ mod tests {
         assert!(
             git(&origin, &["init"]) && git(&origin, &["add", "."]) && git(&origin, &["commit", "-m", "x"])
         );
-        let (code, said) = perform(SetupStep::CloneKnowledge, &setup, &work, None);
-        assert_eq!(code, 0, "{said}");
-        assert!(work.join(KNOWLEDGE_FOLDER).join("microagents/house.md").exists(), "{said}");
+        let (code, output) = perform(SetupStep::CloneKnowledge, &setup, &work, None);
+        assert_eq!(code, 0, "{output}");
+        assert!(work.join(KNOWLEDGE_FOLDER).join("microagents/house.md").exists(), "{output}");
 
         let programs = folder.path().join("empty");
         let (code, _) = perform(SetupStep::CloneKnowledge, &setup, &work, Some(&programs));
@@ -379,8 +381,8 @@ mod tests {
                 [repository(text, None), repository("/nowhere", Some(text)), repository(text, Some(text))]
             {
                 let folder = tempfile::tempdir().unwrap();
-                let (code, said) = perform(SetupStep::Clone, &setup, folder.path(), None);
-                assert_ne!(code, 0, "{said}");
+                let (code, output) = perform(SetupStep::Clone, &setup, folder.path(), None);
+                assert_ne!(code, 0, "{output}");
                 perform(SetupStep::CloneKnowledge, &setup, folder.path(), None);
                 let left: Vec<_> = std::fs::read_dir(folder.path())
                     .unwrap()
@@ -408,15 +410,15 @@ mod tests {
         assert!(git(&origin, &["branch", "-m", "it's a branch".replace(' ', "-").as_str()]));
         let setup = repository(origin.to_str().unwrap(), Some("it's-a-branch"));
         for _ in 0..2 {
-            let (code, said) = perform(SetupStep::Clone, &setup, &work, None);
-            assert_eq!(code, 0, "{said}");
-            assert!(said.contains(&format!("in {}/it-s-an-origin", work.display())), "{said}");
+            let (code, output) = perform(SetupStep::Clone, &setup, &work, None);
+            assert_eq!(code, 0, "{output}");
+            assert!(output.contains(&format!("in {}/it-s-an-origin", work.display())), "{output}");
             assert_eq!(std::fs::read_to_string(work.join("it-s-an-origin/file")).unwrap(), "text");
             assert_eq!(std::fs::read_dir(&work).unwrap().count(), 1);
         }
         std::fs::remove_dir_all(work.join("it-s-an-origin/.git")).unwrap();
-        let (code, said) = perform(SetupStep::Clone, &setup, &work, None);
-        assert!(code == 1 && said.contains("something else at it-s-an-origin"), "{said}");
+        let (code, output) = perform(SetupStep::Clone, &setup, &work, None);
+        assert!(code == 1 && output.contains("something else at it-s-an-origin"), "{output}");
     }
 
     #[test]
@@ -431,9 +433,9 @@ mod tests {
         for (url, is_named) in
             [("https://h/o/p", true), ("git@h:o/p", true), ("/srv/p", false), ("file:///srv/p", false)]
         {
-            let (code, said) =
+            let (code, output) =
                 perform(SetupStep::Clone, &repository(url, None), folder.path(), Some(&programs));
-            assert_eq!((code, said.contains("has no network")), (1, is_named), "{said}");
+            assert_eq!((code, output.contains("has no network")), (1, is_named), "{output}");
         }
     }
 
@@ -445,8 +447,8 @@ mod tests {
             (SetupStep::Clone, repository("https://h/o/project", None)),
             (SetupStep::Initialize, WorkspaceSetup::EmptyRepository),
         ] {
-            let (code, said) = perform(step, &setup, folder.path(), Some(&programs));
-            assert!(code == 127 && said.contains("has no git"), "{said}");
+            let (code, output) = perform(step, &setup, folder.path(), Some(&programs));
+            assert!(code == 127 && output.contains("has no git"), "{output}");
         }
     }
 
@@ -456,10 +458,10 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        for said_part in ["Initialized", "already"] {
-            let (code, said) =
+        for expected in ["Initialized", "already"] {
+            let (code, output) =
                 perform(SetupStep::Initialize, &WorkspaceSetup::EmptyRepository, folder.path(), None);
-            assert!(code == 0 && said.contains(said_part), "{said}");
+            assert!(code == 0 && output.contains(expected), "{output}");
             assert!(folder.path().join(".git/HEAD").exists());
         }
     }
@@ -478,14 +480,15 @@ mod tests {
         std::fs::write(at(".git/hooks/pre-commit"), "#!/bin/sh\necho theirs >> log\n").unwrap();
         Command::new("chmod").arg("755").arg(at(".git/hooks/pre-commit")).status().unwrap();
         for _ in 0..2 {
-            let (code, said) = perform(SetupStep::InstallHook, &WorkspaceSetup::Folder, folder.path(), None);
-            assert_eq!(code, 0, "{said}");
+            let (code, output) =
+                perform(SetupStep::InstallHook, &WorkspaceSetup::Folder, folder.path(), None);
+            assert_eq!(code, 0, "{output}");
         }
         let commit = || git(folder.path(), &["commit", "--allow-empty", "-m", "x"]);
         assert!(commit());
         assert_eq!(std::fs::read_to_string(at("log")).unwrap(), "theirs\nours\n");
         std::fs::write(at("refuse"), "").unwrap();
-        assert!(!commit(), "the script has the last word");
+        assert!(!commit(), "the hook fails if the script fails");
     }
 
     #[test]
@@ -494,12 +497,12 @@ mod tests {
         let run = RunObservation { metadata, ..Default::default() };
         let run_action = RunAction { thought: "Cloning x".into(), ..Default::default() };
         let request = ActionRequest::new(SandboxAction::Run(run_action), None);
-        let said = failure(
+        let output = describe_failure(
             &request,
             &Observation::new("Cloning into 'y'...\r\nfatal:\u{1b}[2J no\n\nWhy not.", run.clone()),
         );
-        assert_eq!(said, "Cloning x failed with exit code 128: Cloning into 'y'... fatal:[2J no Why not.");
-        let said = failure(&request, &Observation::new("é".repeat(100_000), run));
-        assert!(said.chars().count() < 700 && !said.contains('\n'));
+        assert_eq!(output, "Cloning x failed with exit code 128: Cloning into 'y'... fatal:[2J no Why not.");
+        let output = describe_failure(&request, &Observation::new("é".repeat(100_000), run));
+        assert!(output.chars().count() < 700 && !output.contains('\n'));
     }
 }

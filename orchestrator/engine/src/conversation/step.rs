@@ -1,5 +1,5 @@
-//! A step in the making: what the agent is told before it, what of the history it sees, what it decides, and how dangerous
-//! that is judged to be. Asks the world; decides nothing that the log does not get to hear.
+//! Runs an agent's step: offers tools, recalls knowledge, condenses the history, calls the agent and assesses the risk of its
+//! action. All results become events.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use protocol::{Action, EventBody, EventSource, SecurityRisk};
 use tokio::sync::Mutex;
 
 use super::input::Notice;
-use super::parts::Parts;
+use super::parts::EngineParts;
 use super::setup::Repository;
 use crate::agent::{AgentStep, TeamMember};
 use crate::clock;
@@ -20,64 +20,64 @@ use crate::security::{self, RiskAssessment};
 use crate::tool_servers::{ToolOffer, ToolServers, announce};
 use crate::view::View;
 
-/// Maximum length of the reason for a risk: it is kept in the log, and may come from a service.
+/// Maximum length of the reason for a risk in the log. It may come from a remote service.
 const MAX_REASON_CHARS: usize = 1000;
 
-/// What a step comes to.
+/// Outcome of a step.
 pub(super) enum StepOutcome {
-    /// The agent is to be told this first.
+    /// The log lacks these notices for the agent.
     Deferred(Vec<Notice>),
-    /// The agent cannot work, and why.
+    /// The agent cannot work, for this reason.
     Refused(String),
-    /// The agent decided, or a condenser did.
+    /// Decision of the agent or its condenser.
     Decided(Box<AgentStep>),
 }
 
-/// What the steps of one agent share, and of the knowledge of the workspace all of a conversation.
+/// Runs the steps of one agent. All agents of a conversation share the knowledge of the workspace.
 #[derive(Clone)]
-pub(super) struct Steps {
-    parts: Parts,
+pub(super) struct StepRunner {
+    parts: EngineParts,
     member: TeamMember,
-    known: Arc<Mutex<WorkspaceKnowledge>>,
+    knowledge: Arc<Mutex<WorkspaceKnowledge>>,
 }
 
-/// Where the agent works.
-pub(super) struct Place {
-    /// Nothing: it cannot be reached now, or is not there yet.
+/// The sandbox and the repository in which an agent works.
+pub(super) struct StepWorkspace {
+    /// `None` if it is not connected.
     pub(super) sandbox: Option<Arc<dyn Sandbox>>,
     pub(super) repository: Repository,
 }
 
-/// What is known of a workspace, once it was looked at.
+/// Knowledge of a workspace, once it is read.
 #[derive(Default)]
 struct WorkspaceKnowledge {
     memory: Option<Memory>,
-    /// Of which sandbox's life.
+    /// Boot id of the sandbox that it was read from.
     boot_id: Option<protocol::BootId>,
 }
 
-impl Steps {
-    pub(super) fn new(parts: Parts) -> Self {
-        Self { member: parts.own.clone(), parts, known: Arc::default() }
+impl StepRunner {
+    pub(super) fn new(parts: EngineParts) -> Self {
+        Self { member: parts.own.clone(), parts, knowledge: Arc::default() }
     }
 
-    /// The same for an agent that a task was handed on to. Nothing when there is none of that name.
-    pub(super) fn of(&self, name: &str) -> Option<Self> {
+    /// Returns the runner of another agent. `None` if the team has no agent of that name.
+    pub(super) fn for_agent(&self, name: &str) -> Option<Self> {
         let member = self.parts.team.get(name)?.clone();
         Some(Self { member, ..self.clone() })
     }
 
-    /// Whose tools the agent may call.
+    /// Tool servers of the agent.
     pub(super) fn tool_servers(&self) -> Arc<dyn ToolServers> {
         Arc::clone(&self.member.tool_servers)
     }
 
-    /// What writes out the edits that the agent drafts.
+    /// Model that writes out the agent's drafts of edits.
     pub(super) fn draft_editor(&self) -> Arc<dyn Llm> {
         Arc::clone(&self.member.draft_editor)
     }
 
-    /// What the next step can cost at most, in US dollars: one call of the agent's or of its condenser's.
+    /// Maximum cost of the next step, in US dollars: one call of the agent or of its condenser.
     pub(super) fn max_cost(&self, view: &View) -> f64 {
         if view.pending_call().is_some() {
             return 0.0;
@@ -90,27 +90,27 @@ impl Steps {
         llm.max_cost(tokens).max(condenser.max_cost(tokens))
     }
 
-    /// Takes one. Dropping the future abandons it.
+    /// Runs a step. Dropping the future abandons it.
     pub(super) async fn run(
         &self,
         view: View,
-        place: &Place,
+        workspace: &StepWorkspace,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<StepOutcome, LlmError> {
-        // The calls of one response follow each other.
+        // Nothing comes between the calls of one response.
         if view.pending_call().is_none() {
-            let offer = self.offer(place).await;
+            let offer = self.offer(workspace).await;
             if let Some(obstacle) = offer.obstacle {
                 return Ok(StepOutcome::Refused(obstacle));
             }
-            let notices = self.notices(&view, place, &offer).await;
+            let notices = self.notices(&view, workspace, &offer).await;
             if !notices.is_empty() {
                 return Ok(StepOutcome::Deferred(notices));
             }
         }
         let TeamMember { agent, condenser, llm, .. } = &self.member;
         let condensed = match view.pending_call() {
-            // No model is asked.
+            // No model is called.
             Some(_) => CondenserOutput::View(view),
             None => condenser.condense(view, on_progress).await?,
         };
@@ -126,60 +126,60 @@ impl Steps {
                 step.briefing = member.map(|member| member.agent.system());
             }
             if let Some(history) = &shown {
-                step.risk_reason = self.judge(action, history).await;
+                step.risk_reason = self.assess_risk(action, history).await;
             }
         }
         Ok(StepOutcome::Decided(step))
     }
 
-    async fn notices(&self, view: &View, place: &Place, offer: &ToolOffer) -> Vec<Notice> {
-        let told = |body| Notice { source: EventSource::Environment, body, is_result: false };
-        let mut notices: Vec<Notice> = announce(view, offer).into_iter().map(told).collect();
-        notices.extend(self.recall(view, place).await.into_iter().flatten());
+    async fn notices(&self, view: &View, workspace: &StepWorkspace, offer: &ToolOffer) -> Vec<Notice> {
+        let to_notice = |body| Notice { source: EventSource::Environment, body, is_result: false };
+        let mut notices: Vec<Notice> = announce(view, offer).into_iter().map(to_notice).collect();
+        notices.extend(self.recall(view, workspace).await.into_iter().flatten());
         notices
     }
 
-    /// The tools of servers, also of those that the knowledge of the workspace asks for.
-    pub(super) async fn offer(&self, place: &Place) -> ToolOffer {
-        self.read_knowledge(place).await;
-        self.member.tool_servers.offer(place.sandbox.as_ref()).await
+    /// Offers the tools of servers, including the servers that the workspace's knowledge configures.
+    pub(super) async fn offer(&self, workspace: &StepWorkspace) -> ToolOffer {
+        self.read_knowledge(workspace).await;
+        self.member.tool_servers.offer(workspace.sandbox.as_ref()).await
     }
 
-    /// Reads the knowledge of the workspace, once in each life of its sandbox.
-    async fn read_knowledge(&self, place: &Place) {
-        let (Some(own), Some(sandbox)) = (&self.parts.memory, &place.sandbox) else { return };
+    /// Reads the knowledge of the workspace once per boot of its sandbox.
+    async fn read_knowledge(&self, workspace: &StepWorkspace) {
+        let (Some(own), Some(sandbox)) = (&self.parts.memory, &workspace.sandbox) else { return };
         let lease = sandbox.lease();
-        let mut known = self.known.lock().await;
-        if known.boot_id.as_ref() != Some(&lease.boot_id) {
-            let Repository { folder, knowledge, .. } = &place.repository;
+        let mut knowledge = self.knowledge.lock().await;
+        if knowledge.boot_id.as_ref() != Some(&lease.boot_id) {
+            let Repository { folder, knowledge_folder, .. } = &workspace.repository;
             let folder = if folder.is_empty() { &lease.working_dir } else { folder };
-            let memory = own.clone().load(sandbox.as_ref(), folder, knowledge).await;
+            let memory = own.clone().load(sandbox.as_ref(), folder, knowledge_folder).await;
             for problem in memory.problems() {
-                tracing::warn!(%problem, "knowledge of the workspace");
+                tracing::warn!(%problem, "cannot use knowledge of the workspace");
             }
-            *known = WorkspaceKnowledge { memory: Some(memory), boot_id: Some(lease.boot_id.clone()) };
+            *knowledge = WorkspaceKnowledge { memory: Some(memory), boot_id: Some(lease.boot_id.clone()) };
         }
-        let servers = known.memory.as_ref().map(Memory::servers).unwrap_or_default();
-        drop(known);
+        let servers = knowledge.memory.as_ref().map(Memory::servers).unwrap_or_default();
+        drop(knowledge);
         self.member.tool_servers.set_sandbox_servers(servers).await;
     }
 
-    /// What the user's latest message brings to mind.
-    async fn recall(&self, view: &View, place: &Place) -> Option<[Notice; 2]> {
+    /// Recalls knowledge for the user's latest message.
+    async fn recall(&self, view: &View, workspace: &StepWorkspace) -> Option<[Notice; 2]> {
         let own = self.parts.memory.as_ref()?;
         let query = view.unrecalled_message()?;
-        let known = self.known.lock().await;
-        let memory = known.memory.as_ref().unwrap_or(own);
-        let recall = memory.recall(query, &facts(place), view.recalled())?;
-        let action = EventBody::Action(Action::from(recall.action));
-        let asked = Notice { source: EventSource::User, body: action, is_result: false };
-        let found =
+        let knowledge = self.knowledge.lock().await;
+        let memory = knowledge.memory.as_ref().unwrap_or(own);
+        let recall = memory.recall(query, &workspace_facts(workspace), view.recalled())?;
+        let action = EventBody::Action(recall.action.into());
+        let action = Notice { source: EventSource::User, body: action, is_result: false };
+        let observation =
             Notice { source: EventSource::Environment, body: recall.observation.into(), is_result: true };
-        Some([asked, found])
+        Some([action, observation])
     }
 
-    /// Has the action's risk assessed, if the user can be asked about it. Returns the reason; empty if there is none.
-    async fn judge(&self, action: &mut Action, history: &View) -> String {
+    /// Assesses the action's risk if it can require confirmation. Returns the reason, which is empty if there is none.
+    async fn assess_risk(&self, action: &mut Action, history: &View) -> String {
         let Some(analyzer) = &self.parts.analyzer else { return String::new() };
         if !security::needs_confirmation(ConfirmationPolicy::Always, action) {
             return String::new();
@@ -187,9 +187,9 @@ impl Steps {
         let assessed =
             tokio::time::timeout(security::MAX_ASSESSMENT_TIME, analyzer.assess(action, history)).await;
         let RiskAssessment { risk, reason } = match assessed {
-            Ok(Ok(judgement)) => judgement,
+            Ok(Ok(assessment)) => assessment,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "an action's risk stays unknown");
+                tracing::warn!(%error, "cannot assess an action's risk");
                 RiskAssessment { risk: SecurityRisk::Unknown, reason: error.to_string() }
             }
             Err(_) => RiskAssessment {
@@ -206,7 +206,7 @@ impl Steps {
     }
 }
 
-fn facts(Place { sandbox, repository }: &Place) -> WorkspaceFacts {
+fn workspace_facts(StepWorkspace { sandbox, repository }: &StepWorkspace) -> WorkspaceFacts {
     let Repository { name, branch, folder, .. } = repository.clone();
     WorkspaceFacts {
         repo_name: name,

@@ -18,13 +18,13 @@ use protocol::{ConversationId, Event, EventBody, EventId, Observation, Record, S
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::command::{Afterwards, Command};
+use super::command::{Command, SandboxDisposition};
 use super::error::ConversationError;
 use super::input::{Effect, Input, InputKind};
-use super::live::Live;
-use super::parts::Parts;
+use super::live::LiveUpdate;
+use super::parts::EngineParts;
 use super::state::{AgentId, State};
-use super::step::{StepOutcome, Steps};
+use super::step::{StepOutcome, StepRunner};
 use super::terminal::interrupted;
 use super::transition::transition;
 use crate::agent::ModelCall;
@@ -60,10 +60,10 @@ enum WorkResult {
 
 /// Owner of a conversation.
 pub(super) struct Task {
-    parts: Parts,
+    parts: EngineParts,
     id: ConversationId,
     log: Arc<EventLog>,
-    live: broadcast::Sender<Live>,
+    live: broadcast::Sender<LiveUpdate>,
     published_state: watch::Sender<Arc<State>>,
     state: State,
     /// Events that are not in the views yet. The others are not kept, so that memory does not grow with the log.
@@ -73,8 +73,8 @@ pub(super) struct Task {
     work: JoinSet<WorkResult>,
     /// Agents that have not ended.
     workers: BTreeMap<AgentId, AgentWorker>,
-    /// Steps of the conversation's own agent.
-    steps: Steps,
+    /// Runs the steps of the conversation's own agent.
+    step_runner: StepRunner,
     retries: (mpsc::Sender<StepRetry>, mpsc::Receiver<StepRetry>),
     /// The sandbox while it is connected.
     sandbox: Option<Arc<dyn Sandbox>>,
@@ -88,16 +88,16 @@ pub(super) struct Task {
 impl Task {
     /// Creates the owner of a log, in the state that the log folds to.
     pub(super) fn new(
-        parts: Parts,
+        parts: EngineParts,
         id: ConversationId,
         log: Arc<EventLog>,
-        live: broadcast::Sender<Live>,
+        live: broadcast::Sender<LiveUpdate>,
         published_state: watch::Sender<Arc<State>>,
         state: State,
         events: Vec<Arc<Event>>,
     ) -> Self {
         Self {
-            steps: Steps::new(parts.clone()),
+            step_runner: StepRunner::new(parts.clone()),
             parts,
             id,
             log,
@@ -154,15 +154,15 @@ impl Task {
         }
     }
 
-    async fn close(mut self, afterwards: Afterwards) -> Result<(), ConversationError> {
+    async fn close(mut self, disposition: SandboxDisposition) -> Result<(), ConversationError> {
         // First, so that nothing runs in the sandbox while it is removed.
         self.work.shutdown().await;
         self.parts.provider.wait_for_cleanup().await;
-        if afterwards == Afterwards::Keep {
+        if disposition == SandboxDisposition::Keep {
             return Ok(());
         }
         let Some(sandbox) = self.latest_sandbox.take() else { return Ok(()) };
-        if afterwards == Afterwards::Pause {
+        if disposition == SandboxDisposition::Pause {
             // Where the runtime cannot pause a sandbox, it keeps running.
             if let Ok(pausing) = self.parts.provider.pausing()
                 && let Err(error) = pausing.pause(&sandbox).await
@@ -180,7 +180,7 @@ impl Task {
         Ok(())
     }
 
-    /// The input that a result becomes. `None` if the work was abandoned: the result could have arrived before that.
+    /// Converts a result to an input. `None` if the work was abandoned, which can happen after its result was queued.
     fn on_work_result(&mut self, result: WorkResult) -> Option<InputKind> {
         match result {
             WorkResult::Step { agent, seen, result } => {
@@ -213,12 +213,12 @@ impl Task {
             }
             WorkResult::Draft { action, result } => {
                 self.actions.remove(&action)?;
-                let drafted = match result {
-                    Ok(drafted) => drafted,
+                let result = match result {
+                    Ok(result) => result,
                     Err(error @ SandboxError::Lost { .. }) => return Some(self.lose_sandbox(&error)),
                     Err(error) => DraftResult::failed(error.to_string()),
                 };
-                Some(InputKind::EditDrafted { action, drafted })
+                Some(InputKind::DraftDone { action, result })
             }
             WorkResult::Title { title, call } => {
                 self.title_search.take()?;
@@ -258,7 +258,7 @@ impl Task {
         Ok(effects)
     }
 
-    /// Performs an effect. Returns the input that answers it immediately, if any does.
+    /// Performs an effect. Returns the input that it results in immediately, if any.
     fn perform(&mut self, effect: Effect) -> Option<InputKind> {
         match effect {
             // Already done by `decide`: events are durable before any work on them starts.

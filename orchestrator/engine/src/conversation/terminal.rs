@@ -1,4 +1,4 @@
-//! Terminal events of actions that no sandbox or tool server has answered. Pure.
+//! Terminal events of actions without a result of a sandbox or tool server. Pure.
 
 use protocol::Observation;
 use protocol::observation::UserRejectedObservation;
@@ -9,12 +9,12 @@ pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
 /// `error_id` of the observation of an action that was never sent to a sandbox.
 pub const NOT_PERFORMED: &str = "ACTION$NOT_PERFORMED";
 
-/// Why a draft is not written out once the user has stopped the conversation.
+/// Reason why a draft is not written out after a stop.
 pub(super) const STOPPED: &str = "the user stopped it";
 
 /// Observation of an action that was started and whose result is unknown.
 pub(super) fn interrupted(detail: &str) -> Observation {
-    let text = format!("The action was interrupted: {detail}. Whether it ran to its end is unknown.");
+    let text = format!("The action was interrupted: {detail}. Whether it completed is unknown.");
     Observation::error(text, INTERRUPTED)
 }
 

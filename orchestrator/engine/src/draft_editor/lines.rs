@@ -18,7 +18,7 @@ const MIN_UNIQUE_LINE_BYTES: usize = 8;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// How models mark omitted lines.
+/// Text with which models mark omitted lines.
 const OMISSION_MARK: &str = "existing code";
 
 /// How to turn a draft into an edit.
@@ -34,7 +34,7 @@ pub(super) enum DraftPlan {
 #[derive(Debug, PartialEq)]
 pub(super) struct DraftLines {
     text: String,
-    /// Their byte range in the text, without a byte order mark, with the last line ending if there is one.
+    /// Byte range of the lines in the text, without a byte order mark, with the last line ending if there is one.
     range: Range<usize>,
     /// The range with enough adjacent lines to occur only once.
     around: Range<usize>,
@@ -79,10 +79,10 @@ pub(super) fn plan(draft: &EditAction, text: String) -> Result<DraftPlan, String
         around = start_of(first.saturating_sub(more))..end_of(last.saturating_add(more).min(count));
         more *= 2;
     }
-    // Above them it may stand for several lines: then they are others than the agent counts.
+    // A redacted secret above the lines may have several lines itself, so that the agent's line numbers are wrong.
     if text.get(..around.end).is_some_and(|text| text.contains(REDACTED)) {
         return Err(
-            "a secret stands in these lines or above them, so that they cannot be told; use the shell".into(),
+            "these lines, or lines above them, have a redacted secret, so that they cannot be identified; use the shell".into(),
         );
     }
     let replaced = text.get(around.clone()).unwrap_or_default();
@@ -116,19 +116,19 @@ fn is_found_only_at(text: &str, range: &Range<usize>) -> bool {
 fn too_long(draft: &EditAction, text: &str, ends: &[usize], first: usize, last: usize) -> String {
     if first == last {
         return format!(
-            "line {first} and its draft are too much: at most {MAX_RANGE_BYTES} bytes are written out at once; use the shell"
+            "line {first} or its draft is too long: the limit is {MAX_RANGE_BYTES} bytes; use the shell"
         );
     }
     let mut numbers = HashMap::new();
     for (line, number) in text.lines().zip(1..=ends.len()) {
         numbers.entry(line.trim()).or_insert(number);
     }
-    let mut telling = draft.content.lines().map(str::trim).filter(|line| line.len() >= MIN_UNIQUE_LINE_BYTES);
-    let likely = telling.find_map(|line| numbers.get(line));
+    let mut unique = draft.content.lines().map(str::trim).filter(|line| line.len() >= MIN_UNIQUE_LINE_BYTES);
+    let likely = unique.find_map(|line| numbers.get(line));
     let likely = likely.map(|number| format!("; line {number} of the file is also in your draft"));
     format!(
-        "lines {first} to {last} are too much: at most {MAX_LINES} lines and {MAX_RANGE_BYTES} bytes are written out at once, and \
-         the draft for them may be as long. Give a smaller range by `start` and `end`{}",
+        "lines {first} to {last} or their draft are too long: the limit is {MAX_LINES} lines and {MAX_RANGE_BYTES} bytes for \
+         each. Choose a smaller range with `start` and `end`{}",
         likely.unwrap_or_default()
     )
 }
@@ -144,16 +144,16 @@ impl DraftLines {
         let longest = |text: &str| text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default();
         let fence = "`".repeat((longest(old).max(longest(new)) + 1).max(3));
         format!(
-            "DraftLines {} to {} of {}:\n<lines>\n{old}\n</lines>\n\n<draft>\n{new}\n</draft>\n\nWrite the new lines between a \
+            "Lines {} to {} of {}:\n<lines>\n{old}\n</lines>\n\n<draft>\n{new}\n</draft>\n\nWrite the new lines between a \
              line `{fence}` and another one.",
             self.first, self.last, draft.path
         )
     }
 
     /// Returns the edit that a response results in, or the reason for the agent why it is unusable.
-    pub(super) fn parse_response(&self, draft: &EditAction, answer: &str) -> Result<EditAction, String> {
-        let block = block(answer).ok_or(
-            "the model that writes drafts out did not answer with one block of lines; the file is as it was",
+    pub(super) fn parse_response(&self, draft: &EditAction, response: &str) -> Result<EditAction, String> {
+        let block = block(response).ok_or(
+            "the model that applies drafts did not respond with one block of lines; the file is unchanged",
         )?;
         let has = |text: &str, wanted: &str| text.lines().any(|line| line.trim() == wanted);
         let left_out = draft.content.lines().map(str::trim).find(|line| {
@@ -161,7 +161,7 @@ impl DraftLines {
         });
         if let Some(line) = left_out {
             return Err(format!(
-                "the model that writes drafts out left lines out, as the draft has it with `{line}`; the file is as it was"
+                "the model that applies drafts left out lines at `{line}` of the draft; the file is unchanged"
             ));
         }
         let new = self.with_own_line_ends(&block, self.old().ends_with('\n'));
@@ -215,15 +215,15 @@ impl DraftLines {
 
 /// Removes the last line ending.
 fn without_end(text: &str) -> &str {
-    let ended = text.strip_suffix('\n').unwrap_or(text);
-    ended.strip_suffix('\r').unwrap_or(ended)
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.strip_suffix('\r').unwrap_or(text)
 }
 
 /// Returns the content of the only code block of a response. `None` if there are several, which is ambiguous, or if the
 /// block has no end, because the response was truncated.
-fn block(answer: &str) -> Option<String> {
+fn block(response: &str) -> Option<String> {
     let fence_of = |line: &str| line.bytes().take_while(|byte| *byte == b'`').count();
-    let mut lines = answer.lines();
+    let mut lines = response.lines();
     let fence = lines.by_ref().map(fence_of).find(|fence| *fence >= 3)?;
     let mut block = String::new();
     loop {

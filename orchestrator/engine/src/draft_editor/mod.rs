@@ -40,21 +40,21 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct DraftResult {
     /// The model call, if it succeeded.
     pub call: Option<ModelCall>,
-    /// The edit that replaces the draft, or the reason for the agent why there is none: the end of a sentence.
+    /// The edit that replaces the draft, or the reason of the failure, for the agent.
     pub edit: Result<Box<EditAction>, String>,
 }
 
 impl DraftResult {
     /// Creates the result of a failure without a model call.
-    pub(crate) fn failed(why: impl Into<String>) -> Self {
-        Self { call: None, edit: Err(why.into()) }
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
+        Self { call: None, edit: Err(reason.into()) }
     }
 }
 
 /// Returns the maximum cost of a draft, in US dollars, before the file is read.
 pub(crate) fn max_cost(llm: &dyn Llm) -> f64 {
-    let told = INSTRUCTIONS.len() + 2 * MAX_RANGE_BYTES + MAX_FRAME_BYTES;
-    llm.max_cost(u64::try_from(told).unwrap_or(u64::MAX))
+    let max_tokens = INSTRUCTIONS.len() + 2 * MAX_RANGE_BYTES + MAX_FRAME_BYTES;
+    llm.max_cost(u64::try_from(max_tokens).unwrap_or(u64::MAX))
 }
 
 /// Turns a draft into an edit. Dropping the future cancels the model call.
@@ -74,31 +74,31 @@ pub(crate) async fn resolve(
     };
     let plan = text.and_then(|text| match text {
         Some(text) => plan(draft, text),
-        None => Ok(DraftPlan::Edit(created(draft))),
+        None => Ok(DraftPlan::Edit(create_file(draft))),
     });
     Ok(match plan {
-        Err(why) => DraftResult::failed(why),
+        Err(reason) => DraftResult::failed(reason),
         Ok(DraftPlan::Edit(edit)) => DraftResult { call: None, edit: Ok(Box::new(edit)) },
-        Ok(DraftPlan::Rewrite(lines)) => ask(draft, &lines, llm).await,
+        Ok(DraftPlan::Rewrite(lines)) => rewrite(draft, &lines, llm).await,
     })
 }
 
-fn created(draft: &EditAction) -> EditAction {
+fn create_file(draft: &EditAction) -> EditAction {
     EditAction { command: EditCommand::Create, file_text: Some(draft.content.clone()), ..draft.clone() }
 }
 
 /// Reconstructs the edit of a draft from its observation, without a model. `None` if there was no edit.
-pub(crate) fn reconstruct(draft: &EditAction, told: &EditObservation) -> Option<EditAction> {
-    let (old, new) = (told.old_content.clone(), told.new_content.as_deref()?);
-    match old.filter(|_| told.prev_exist).map(|old| plan(draft, old)) {
-        None => Some(created(draft)),
+pub(crate) fn reconstruct(draft: &EditAction, observation: &EditObservation) -> Option<EditAction> {
+    let (old, new) = (observation.old_content.clone(), observation.new_content.as_deref()?);
+    match old.filter(|_| observation.prev_exist).map(|old| plan(draft, old)) {
+        None => Some(create_file(draft)),
         Some(Ok(DraftPlan::Edit(edit))) => Some(edit),
         Some(Ok(DraftPlan::Rewrite(lines))) => lines.reconstruct(draft, new),
         Some(Err(_)) => None,
     }
 }
 
-/// Returns the content of the file, or why it cannot be edited. `None` if the file does not exist.
+/// Returns the content of the file, or the reason why it cannot be edited. `None` if the file does not exist.
 async fn read_file(
     draft: &EditAction,
     request: &ActionRequest,
@@ -110,11 +110,11 @@ async fn read_file(
     }
     match sandbox.files()?.status(path).await? {
         None => return Ok(Ok(None)),
-        Some(status) if status.kind != FileKind::File => return Ok(Err(format!("{path} is no file"))),
+        Some(status) if status.kind != FileKind::File => return Ok(Err(format!("{path} is not a file"))),
         Some(status) if status.size > MAX_FILE_BYTES => {
             let size = status.size;
             return Ok(Err(format!(
-                "{path} is too large: it has {size} bytes, and {MAX_FILE_BYTES} are edited so at most; use the shell"
+                "{path} is too large: it has {size} bytes, and the limit is {MAX_FILE_BYTES}; use the shell"
             )));
         }
         Some(_) => {}
@@ -122,16 +122,16 @@ async fn read_file(
     // A new id, because the result of an earlier attempt may be outdated. An action, so that secrets are redacted.
     let id = ActionId::try_from(format!("draft-{}", Uuid::now_v7().simple()));
     let id = id.map_err(|error| SandboxError::Malformed { detail: error.to_string() })?;
-    let reading = ActionRequest {
+    let read = ActionRequest {
         action: SandboxAction::Read(ReadAction::whole_file(path.clone())),
         ..request.clone()
     };
-    let read = sandbox.execute(&id, &reading, &|_| ()).await?;
-    Ok(match read.kind {
+    let observation = sandbox.execute(&id, &read, &|_| ()).await?;
+    Ok(match observation.kind {
         // The content of a binary file is a data URL.
-        ObservationKind::Read(_) if is_data_url(&read.content) => Err(format!("{path} is not text")),
-        ObservationKind::Read(_) => Ok(Some(read.content)),
-        _ => Err(format!("{path} cannot be read as text: {}", read.content)),
+        ObservationKind::Read(_) if is_data_url(&observation.content) => Err(format!("{path} is not text")),
+        ObservationKind::Read(_) => Ok(Some(observation.content)),
+        _ => Err(format!("{path} cannot be read as text: {}", observation.content)),
     })
 }
 
@@ -139,7 +139,7 @@ fn is_data_url(text: &str) -> bool {
     text.starts_with("data:") && text.contains(";base64,") && !text.contains('\n')
 }
 
-async fn ask(draft: &EditAction, lines: &DraftLines, llm: &dyn Llm) -> DraftResult {
+async fn rewrite(draft: &EditAction, lines: &DraftLines, llm: &dyn Llm) -> DraftResult {
     let messages = vec![
         ChatMessage::System(INSTRUCTIONS.to_owned()),
         ChatMessage::User(vec![MessagePart::Text(lines.prompt(draft))]),

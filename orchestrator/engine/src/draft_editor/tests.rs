@@ -13,7 +13,7 @@ use super::*;
 use crate::agent::tools::ToolName;
 use crate::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use crate::condenser::Noop;
-use crate::conversation::{Conversation, NOT_PERFORMED, Parts, Terms};
+use crate::conversation::{Conversation, EngineParts, NOT_PERFORMED, ResumeOptions};
 use crate::llm::{Completion, LlmError, LlmProgress, ModelResponse};
 use crate::sandbox::SandboxSpec;
 use crate::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
@@ -30,11 +30,11 @@ fn draft(content: &str, start: i64, end: i64) -> EditAction {
     }
 }
 
-/// The text after a draft, as the editor makes it of the edit: or what the agent is told.
-fn edited(text: &str, draft: &EditAction, answer: &str) -> Result<String, String> {
+/// Applies a draft to a text as the editor does. An error is the reason for the agent.
+fn edited(text: &str, draft: &EditAction, response: &str) -> Result<String, String> {
     let edit = match plan(draft, text.into())? {
         DraftPlan::Edit(edit) => edit,
-        DraftPlan::Rewrite(lines) => lines.parse_response(draft, answer)?,
+        DraftPlan::Rewrite(lines) => lines.parse_response(draft, response)?,
     };
     assert!(!edit.is_draft() && edit.content == draft.content);
     let new = edit.new_str.unwrap();
@@ -49,7 +49,7 @@ fn edited(text: &str, draft: &EditAction, answer: &str) -> Result<String, String
 #[test]
 fn only_the_lines_of_the_range_are_replaced() {
     let fenced = |lines: &str| format!("Here they are:\n```python\n{lines}```\nDone.");
-    for (text, range, answer, expected) in [
+    for (text, range, response, expected) in [
         ("a\nb\nc\n", (2, 2), "B\nB\n", "a\nB\nB\nc\n"),
         ("a\nb\nc\n", (2, -1), "B\n", "a\nB\n"),
         ("a\nb\nc\n", (2, 99), "", "a\n"),
@@ -64,8 +64,8 @@ fn only_the_lines_of_the_range_are_replaced() {
         // Empty lines are lines.
         ("a\n\n\nb\n", (1, 3), "A\n\n\n", "A\n\n\nb\n"),
     ] {
-        let edited = edited(text, &draft("draft", range.0, range.1), &fenced(answer));
-        assert_eq!(edited.as_deref(), Ok(expected), "{text:?} {range:?} {answer:?}");
+        let edited = edited(text, &draft("draft", range.0, range.1), &fenced(response));
+        assert_eq!(edited.as_deref(), Ok(expected), "{text:?} {range:?} {response:?}");
     }
 }
 
@@ -75,31 +75,31 @@ fn request_holds_all_lines_of_the_range() {
     let Ok(DraftPlan::Rewrite(lines)) = plan(&draft, "a\r\n\r\n\r\nb\r\n".into()) else {
         panic!("a rewrite")
     };
-    let told = lines.prompt(&draft);
+    let prompt = lines.prompt(&draft);
     assert!(
-        told.contains("<lines>\na\r\n\r\n\n</lines>") && told.contains("<draft>\nA\n\n</draft>"),
-        "{told:?}"
+        prompt.contains("<lines>\na\r\n\r\n\n</lines>") && prompt.contains("<draft>\nA\n\n</draft>"),
+        "{prompt:?}"
     );
 }
 
 #[test]
 fn draft_is_replayed_without_a_model() {
-    let told = |old: Option<&str>, new: &str| EditObservation {
+    let observation = |old: Option<&str>, new: &str| EditObservation {
         prev_exist: old.is_some(),
         old_content: old.map(str::to_owned),
         new_content: Some(new.into()),
         ..EditObservation::default()
     };
-    let again = |draft: &EditAction, old: Option<&str>, new| reconstruct(draft, &told(old, new));
-    let edit = again(&draft("roughly", 2, 2), Some("x\nx\nx\n"), "x\ny\nz\nx\n").unwrap();
+    let replay = |draft: &EditAction, old: Option<&str>, new| reconstruct(draft, &observation(old, new));
+    let edit = replay(&draft("roughly", 2, 2), Some("x\nx\nx\n"), "x\ny\nz\nx\n").unwrap();
     assert_eq!((edit.old_str.as_deref(), edit.new_str.as_deref()), (Some("x\nx\nx\n"), Some("x\ny\nz\nx\n")));
     assert_eq!(
-        again(&draft("roughly", 2, 2), Some("a\nb\nc\n"), "a\nB\nC\n"),
+        replay(&draft("roughly", 2, 2), Some("a\nb\nc\n"), "a\nB\nC\n"),
         None,
         "another line changed too"
     );
-    assert_eq!(again(&draft("new", 1, -1), None, "new").unwrap().command, EditCommand::Create);
-    assert!(again(&draft("b", -1, -1), Some("a\n"), "a\nb\n").unwrap().new_str.unwrap().ends_with("b\n"));
+    assert_eq!(replay(&draft("new", 1, -1), None, "new").unwrap().command, EditCommand::Create);
+    assert!(replay(&draft("b", -1, -1), Some("a\n"), "a\nb\n").unwrap().new_str.unwrap().ends_with("b\n"));
     assert_eq!(reconstruct(&draft("b", 1, 1), &EditObservation::default()), None);
 }
 
@@ -120,11 +120,11 @@ fn append_needs_no_model() {
 
 #[test]
 fn response_without_a_single_block_changes_nothing() {
-    let said =
-        |answer: &str| edited("a\nb\n", &draft("# ... existing code ...\nB", 1, -1), answer).unwrap_err();
+    let reason =
+        |response: &str| edited("a\nb\n", &draft("# ... existing code ...\nB", 1, -1), response).unwrap_err();
     let no_block =
-        "the model that writes drafts out did not answer with one block of lines; the file is as it was";
-    for answer in [
+        "the model that applies drafts did not respond with one block of lines; the file is unchanged";
+    for response in [
         "",
         "a\nB\n",
         "```\na\nB\n",
@@ -133,11 +133,11 @@ fn response_without_a_single_block_changes_nothing() {
         "``\na\n``",
         "a ```\nb\n```",
     ] {
-        assert_eq!(said(answer), no_block, "{answer:?}");
+        assert_eq!(reason(response), no_block, "{response:?}");
     }
-    assert!(said("```\n# ... existing code ...\nB\n```").contains("left lines out"));
-    assert_eq!(said("```\na\nb\n```"), "the draft changes nothing");
-    // Where the lines have fences, longer ones are asked for, and are told from them.
+    assert!(reason("```\n# ... existing code ...\nB\n```").contains("left out lines at"));
+    assert_eq!(reason("```\na\nb\n```"), "the draft changes nothing");
+    // If the lines have fences, the prompt requires longer ones.
     let markdown = draft("```sh\nmake\n```", 1, -1);
     let Ok(DraftPlan::Rewrite(lines)) = plan(&markdown, "```sh\nmk\n```\n".into()) else {
         panic!("a rewrite")
@@ -152,44 +152,53 @@ fn response_without_a_single_block_changes_nothing() {
 
 #[test]
 fn invalid_and_long_ranges_are_rejected() {
-    let said = |text: &str, draft: &EditAction| edited(text, draft, "").unwrap_err();
-    assert_eq!(said("a\n", &draft("", 3, -1)), "the file has 1 lines, from 1, and `start` is 3");
-    assert_eq!(said("a\n", &draft("", 0, -1)), "the file has 1 lines, from 1, and `start` is 0");
-    assert_eq!(said("a\nb\n", &draft("", 2, 1)), "`end` is 1, which is before `start`, 2");
-    assert_eq!(said("a\n", &draft("", -2, 1)), "-2 to 1 are no lines of the file");
-    assert_eq!(said("a\n", &draft("", 1, -7)), "1 to -7 are no lines of the file");
+    let reason = |text: &str, draft: &EditAction| edited(text, draft, "").unwrap_err();
+    assert_eq!(reason("a\n", &draft("", 3, -1)), "the file has 1 lines, from 1, and `start` is 3");
+    assert_eq!(reason("a\n", &draft("", 0, -1)), "the file has 1 lines, from 1, and `start` is 0");
+    assert_eq!(reason("a\nb\n", &draft("", 2, 1)), "`end` is 1, which is before `start`, 2");
+    assert_eq!(reason("a\n", &draft("", -2, 1)), "-2 to 1 are no lines of the file");
+    assert_eq!(reason("a\n", &draft("", 1, -7)), "1 to -7 are no lines of the file");
     let long: String = (1..=301).map(|number| format!("line number {number}\n")).collect();
-    let refused = said(&long, &draft("short\n  line number 207  \nnew\n", 1, -1));
-    assert!(refused.starts_with("lines 1 to 301 are too much: at most 300 lines"), "{refused}");
-    assert!(refused.ends_with("; line 207 of the file is also in your draft"), "{refused}");
+    let too_long = reason(&long, &draft("short\n  line number 207  \nnew\n", 1, -1));
+    assert!(
+        too_long.starts_with("lines 1 to 301 or their draft are too long: the limit is 300 lines"),
+        "{too_long}"
+    );
+    assert!(too_long.ends_with("; line 207 of the file is also in your draft"), "{too_long}");
     assert!(edited(&long, &draft("x", 2, 301), "```\nx\n```").is_ok());
-    assert!(said(&"x".repeat(70_000), &draft("x", 1, 1)).ends_with("use the shell"));
-    assert!(said("a\n<secret_hidden>\n", &draft("x", 2, 2)).starts_with("a secret stands in these lines"));
-    assert!(said("<secret_hidden>\na\n", &draft("x", 2, 2)).starts_with("a secret stands in these lines"));
+    assert!(reason(&"x".repeat(70_000), &draft("x", 1, 1)).ends_with("use the shell"));
+    assert!(
+        reason("a\n<secret_hidden>\n", &draft("x", 2, 2))
+            .starts_with("these lines, or lines above them, have a redacted secret")
+    );
+    assert!(
+        reason("<secret_hidden>\na\n", &draft("x", 2, 2))
+            .starts_with("these lines, or lines above them, have a redacted secret")
+    );
     assert!(edited("a\n<secret_hidden>\n", &draft("x", 1, 1), "```\nb\n```").is_ok());
-    assert!(said("a\n\u{fffd}\n", &draft("x", 2, 2)).starts_with("these lines are not UTF-8"));
+    assert!(reason("a\n\u{fffd}\n", &draft("x", 2, 2)).starts_with("these lines are not UTF-8"));
     assert!(edited("a\n\u{fffd}\n", &draft("x", 1, 1), "```\nb\n```").is_ok());
 }
 
-/// Answers in order; a call that has no answer waits for ever.
+/// Model that responds from a list, in order. A call without a response hangs.
 #[derive(Default)]
-struct Says {
-    answers: Mutex<Vec<Value>>,
-    asked: Notify,
+struct ScriptedLlm {
+    responses: Mutex<Vec<Value>>,
+    called: Notify,
 }
 
-impl Says {
-    fn new(answers: impl IntoIterator<Item = Value>) -> Arc<Self> {
-        let mut answers: Vec<Value> = answers.into_iter().collect();
-        answers.reverse();
-        Arc::new(Self { answers: Mutex::new(answers), asked: Notify::new() })
+impl ScriptedLlm {
+    fn new(responses: impl IntoIterator<Item = Value>) -> Arc<Self> {
+        let mut responses: Vec<Value> = responses.into_iter().collect();
+        responses.reverse();
+        Arc::new(Self { responses: Mutex::new(responses), called: Notify::new() })
     }
 }
 
 #[async_trait]
-impl Llm for Says {
+impl Llm for ScriptedLlm {
     fn model(&self) -> &str {
-        "says"
+        "scripted"
     }
 
     fn max_cost(&self, _: u64) -> f64 {
@@ -201,9 +210,9 @@ impl Llm for Says {
         _: &LlmRequest,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let answer = self.answers.lock().unwrap().pop();
-        self.asked.notify_one();
-        let Some(message) = answer else { std::future::pending().await };
+        let response = self.responses.lock().unwrap().pop();
+        self.called.notify_one();
+        let Some(message) = response else { std::future::pending().await };
         Ok(Completion {
             response: ModelResponse(json!({"id": "r", "choices": [{"message": message}]})),
             usage: TokenUsage { prompt_tokens: 1, ..TokenUsage::default() },
@@ -252,10 +261,10 @@ impl World {
         Self { store: Arc::default(), provider, edits }
     }
 
-    fn parts(&self, llm: Arc<Says>, draft_editor: Arc<Says>) -> Parts {
+    fn parts(&self, llm: Arc<ScriptedLlm>, draft_editor: Arc<ScriptedLlm>) -> EngineParts {
         let definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
         let agent = CodeActAgent { definition, command_timeout: 120.0, declares_risk: false };
-        Parts {
+        EngineParts {
             store: self.store.clone(),
             write_lock: Arc::new(()),
             own: TeamMember {
@@ -273,34 +282,39 @@ impl World {
         }
     }
 
-    async fn begin(&self, llm: Arc<Says>, draft_editor: Arc<Says>, max_budget: Option<f64>) -> Conversation {
+    async fn start(
+        &self,
+        llm: Arc<ScriptedLlm>,
+        draft_editor: Arc<ScriptedLlm>,
+        max_budget: Option<f64>,
+    ) -> Conversation {
         let started = ConversationStarted {
             max_iterations: 9,
             max_budget,
             runtime: "scripted".into(),
             ..Default::default()
         };
-        let conversation = Conversation::begin(self.parts(llm, draft_editor), id(), started).await.unwrap();
-        conversation.say(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
+        let conversation = Conversation::start(self.parts(llm, draft_editor), id(), started).await.unwrap();
+        conversation.send_message(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
         conversation
     }
 
-    /// What came of the drafts, by the observation's `error_id` and text.
-    fn endings(&self) -> Vec<(String, String)> {
+    /// `error_id` and text of the drafts' terminal events.
+    fn terminal_events(&self) -> Vec<(String, String)> {
         let log = self.store.log(&id());
         let drafts = log.iter().filter(|event| matches!(&event.body, EventBody::Action(Action::Edit(_))));
-        let ending = |draft: &Event| {
-            let mut ended = log.iter().filter(|event| event.cause == Some(draft.id));
-            let Some(EventBody::Observation(ending)) = ended.next().map(|event| &event.body) else {
-                panic!("no ending")
+        let terminal = |draft: &Event| {
+            let mut terminal = log.iter().filter(|event| event.cause == Some(draft.id));
+            let Some(EventBody::Observation(observation)) = terminal.next().map(|event| &event.body) else {
+                panic!("no terminal event")
             };
-            assert!(ended.next().is_none(), "one ending");
-            let ObservationKind::Error(error) = &ending.kind else {
-                return (String::new(), ending.content.clone());
+            assert!(terminal.next().is_none(), "one terminal event");
+            let ObservationKind::Error(error) = &observation.kind else {
+                return (String::new(), observation.content.clone());
             };
-            (error.error_id.clone(), ending.content.clone())
+            (error.error_id.clone(), observation.content.clone())
         };
-        drafts.map(ending).collect()
+        drafts.map(terminal).collect()
     }
 
     fn edits(&self) -> Vec<(String, String)> {
@@ -319,20 +333,24 @@ fn finish() -> Value {
 }
 
 async fn reach(conversation: &Conversation, state: AgentState) {
-    conversation.wait_for(|now| now.agent_state == state && !now.is_underway()).await;
+    conversation.wait_for(|now| now.agent_state == state && !now.has_pending_actions()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn unusable_response_costs_and_reaches_no_sandbox() {
     let world = World::new();
     let drafts = [block("zwei"), json!({"role": "assistant", "content": "I would rather not."})];
-    let conversation =
-        world.begin(Says::new([edit_file(), edit_file(), finish()]), Says::new(drafts), None).await;
+    let conversation = world
+        .start(ScriptedLlm::new([edit_file(), edit_file(), finish()]), ScriptedLlm::new(drafts), None)
+        .await;
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.edits(), [("2\n".to_owned(), "zwei\n".to_owned())]);
-    let [done, refused] = &world.endings()[..] else { panic!("two") };
+    let [done, refused] = &world.terminal_events()[..] else { panic!("two") };
     assert_eq!(*done, (String::new(), "edited".to_owned()));
-    assert!(refused.0 == NOT_PERFORMED && refused.1.contains("did not answer with one block"), "{refused:?}");
+    assert!(
+        refused.0 == NOT_PERFORMED && refused.1.contains("did not respond with one block"),
+        "{refused:?}"
+    );
     let state = conversation.state();
     assert_eq!((state.iterations, state.metrics.accumulated_cost), (3, 5.0), "drafts are no steps");
     assert!(world.provider.runs().values().all(|runs| *runs == 1));
@@ -341,67 +359,69 @@ async fn unusable_response_costs_and_reaches_no_sandbox() {
 #[tokio::test(start_paused = true)]
 async fn stop_cancels_the_call_without_an_edit() {
     let world = World::new();
-    let drafts = Says::new([]);
-    let conversation = world.begin(Says::new([edit_file()]), drafts.clone(), None).await;
-    drafts.asked.notified().await;
+    let drafts = ScriptedLlm::new([]);
+    let conversation = world.start(ScriptedLlm::new([edit_file()]), drafts.clone(), None).await;
+    drafts.called.notified().await;
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
     let stopped = "The action was not performed: the user stopped it.".to_owned();
-    assert_eq!((world.endings(), world.edits()), (vec![(NOT_PERFORMED.to_owned(), stopped)], vec![]));
+    assert_eq!((world.terminal_events(), world.edits()), (vec![(NOT_PERFORMED.to_owned(), stopped)], vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn crash_repeats_only_an_unfinished_model_call() {
     let world = World::new();
-    let drafts = Says::new([]);
-    let conversation = world.begin(Says::new([edit_file()]), drafts.clone(), None).await;
-    drafts.asked.notified().await;
+    let drafts = ScriptedLlm::new([]);
+    let conversation = world.start(ScriptedLlm::new([edit_file()]), drafts.clone(), None).await;
+    drafts.called.notified().await;
     drop(conversation);
-    let parts = world.parts(Says::new([finish()]), Says::new([block("zwei")]));
+    let parts = world.parts(ScriptedLlm::new([finish()]), ScriptedLlm::new([block("zwei")]));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.edits(), [("2\n".to_owned(), "zwei\n".to_owned())]);
     drop(conversation);
 
-    // The process dies when it has heard of the edit, and before what came of it.
+    // The process is killed after the edit is logged and before its terminal event.
     let mut log = world.store.log(&id());
     let is_drafted = |event: &Event| matches!(&event.body, EventBody::Record(Record::EditDrafted(_)));
     log.truncate(log.iter().position(is_drafted).unwrap() + 1);
     let again = World { store: Arc::default(), ..World::new() };
     let provider = world.provider.clone();
     crate::events::EventStore::append(again.store.as_ref(), &id(), &log).await.unwrap();
-    let unasked = Says::new([]);
-    let parts = Parts { provider: Arc::new(provider), ..again.parts(Says::new([finish()]), unasked) };
+    let unused = ScriptedLlm::new([]);
+    let parts =
+        EngineParts { provider: Arc::new(provider), ..again.parts(ScriptedLlm::new([finish()]), unused) };
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     reach(&conversation, AgentState::Finished).await;
-    assert_eq!(again.endings(), [(String::new(), "edited".to_owned())], "it is attached to");
+    assert_eq!(again.terminal_events(), [(String::new(), "edited".to_owned())], "it is attached to");
     assert!(world.provider.runs().values().all(|runs| *runs == 1));
-    assert_eq!(conversation.state().metrics.accumulated_cost, 3.0, "it was paid for once");
+    assert_eq!(conversation.state().metrics.accumulated_cost, 3.0, "the draft cost once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn draft_is_not_performed_when_its_sandbox_is_lost() {
     let world = World::new();
-    let drafts = Says::new([]);
-    let conversation = world.begin(Says::new([edit_file(), finish()]), drafts.clone(), None).await;
-    drafts.asked.notified().await;
+    let drafts = ScriptedLlm::new([]);
+    let conversation = world.start(ScriptedLlm::new([edit_file(), finish()]), drafts.clone(), None).await;
+    drafts.called.notified().await;
     drop(conversation);
     world.provider.lose_all();
-    let parts = world.parts(Says::new([finish()]), Says::new([]));
+    let parts = world.parts(ScriptedLlm::new([finish()]), ScriptedLlm::new([]));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     reach(&conversation, AgentState::Finished).await;
-    assert_eq!(world.endings()[0].0, NOT_PERFORMED);
+    assert_eq!(world.terminal_events()[0].0, NOT_PERFORMED);
     assert_eq!(world.edits(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_draft_is_applied_beyond_the_budget() {
     let world = World::new();
-    let conversation = world.begin(Says::new([edit_file(), finish()]), Says::new([]), Some(1.0)).await;
+    let conversation =
+        world.start(ScriptedLlm::new([edit_file(), finish()]), ScriptedLlm::new([]), Some(1.0)).await;
     reach(&conversation, AgentState::Error).await;
-    let [(_, why)] = &world.endings()[..] else { panic!("one") };
-    assert!(why.contains("have cost all that they may"), "{why}");
-    conversation.resume(Terms { max_budget: Some(9.0), ..Terms::default() }).unwrap();
+    let [(_, why)] = &world.terminal_events()[..] else { panic!("one") };
+    assert!(why.contains("budget for model calls is used up"), "{why}");
+    conversation.resume(ResumeOptions { max_budget: Some(9.0), ..ResumeOptions::default() }).unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.edits(), []);
 }

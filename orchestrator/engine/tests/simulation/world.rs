@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, DelegateAgent, Prompt, TeamMember};
 use engine::condenser::Noop;
-use engine::conversation::{Conversation, Parts, SANDBOX_REPLACED, State, Terms};
+use engine::conversation::{Conversation, EngineParts, ResumeOptions, SANDBOX_REPLACED, State};
 use engine::sandbox::SandboxSpec;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
 use protocol::action::{FileImplementation, MessageAction};
@@ -101,23 +101,23 @@ impl Simulation {
             ..Default::default()
         };
         let mortal = self.parts(false);
-        let begun = Conversation::begin(mortal.clone(), id(), started.clone()).await;
+        let begun = Conversation::start(mortal.clone(), id(), started.clone()).await;
         let conversation = begun.unwrap();
-        conversation.say(message("work")).unwrap();
-        self.entitle(&conversation);
+        conversation.send_message(message("work")).unwrap();
+        self.request_title(&conversation);
         conversation
     }
 
     /// Generates a title, which needs no sandbox.
-    fn entitle(&self, conversation: &Conversation) {
+    fn request_title(&self, conversation: &Conversation) {
         let place = Place { is_reached: AtomicBool::new(true), ..Place::default() };
         let model = Model::new(self.seed ^ (self.lives << 16), false, Arc::new(place));
         // A killed process generates none.
-        drop(conversation.entitle(Arc::new(model), "work".into()));
+        drop(conversation.request_title(Arc::new(model), "work".into()));
     }
 
     /// Returns the parts of a new process, which is killed at a random append unless it is immortal.
-    fn parts(&mut self, is_immortal: bool) -> Parts {
+    fn parts(&mut self, is_immortal: bool) -> EngineParts {
         self.lives += 1;
         let appends = if is_immortal { u32::MAX } else { self.chance.u32(4..40) };
         let store = DeadlyStore {
@@ -137,7 +137,7 @@ impl Simulation {
             condenser: Arc::new(Noop),
             tool_servers: Arc::new(Servers),
         };
-        Parts {
+        EngineParts {
             store: Arc::new(store),
             write_lock: Arc::new(()),
             own: member.clone(),
@@ -158,7 +158,7 @@ impl Simulation {
         self.log_happening(what, &conversation);
         // A command to a killed process is lost.
         let _lost = match what {
-            0 | 1 => conversation.say(message("and this")),
+            0 | 1 => conversation.send_message(message("and this")),
             2 => conversation.stop(),
             3 => conversation.pause(),
             4 | 5 => conversation.resume(self.more(&conversation.state())),
@@ -175,7 +175,7 @@ impl Simulation {
                 Ok(())
             }
             13 => {
-                self.entitle(&conversation);
+                self.request_title(&conversation);
                 Ok(())
             }
             _ => Ok(()),
@@ -197,11 +197,11 @@ impl Simulation {
         f64::from(self.chance.u32(1..10)) * PRICE
     }
 
-    fn more(&mut self, state: &State) -> Terms {
+    fn more(&mut self, state: &State) -> ResumeOptions {
         if self.chance.bool() {
-            return Terms::default();
+            return ResumeOptions::default();
         }
-        Terms {
+        ResumeOptions {
             max_iterations: Some(state.iterations + 12),
             // Not less than before, because running calls were started under the old budget.
             max_budget: Some(
@@ -215,8 +215,8 @@ impl Simulation {
     async fn calm_down(&mut self, conversation: Conversation) {
         self.refuses.store(false, Ordering::Relaxed);
         let conversation = self.restart(conversation, true).await;
-        conversation.say(message("finish")).unwrap();
-        let terms = Terms {
+        conversation.send_message(message("finish")).unwrap();
+        let terms = ResumeOptions {
             max_iterations: Some(1000),
             max_budget: Some(1000.0),
             confirmation: Some(ConfirmationPolicy::Never),
@@ -227,13 +227,13 @@ impl Simulation {
                 let state = conversation.state();
                 match state.agent_state {
                     // Some commands end only by a stop.
-                    _ if state.is_underway() && second % 30 == 29 => conversation.stop().unwrap(),
-                    AgentState::Finished if !state.is_underway() => return,
+                    _ if state.has_pending_actions() && second % 30 == 29 => conversation.stop().unwrap(),
+                    AgentState::Finished if !state.has_pending_actions() => return,
                     AgentState::AwaitingUserConfirmation => conversation.confirm(None).unwrap(),
                     AgentState::Error | AgentState::Paused | AgentState::Stopped => {
                         conversation.resume(terms).unwrap();
                     }
-                    AgentState::AwaitingUserInput => conversation.say(message("finish")).unwrap(),
+                    AgentState::AwaitingUserInput => conversation.send_message(message("finish")).unwrap(),
                     _ => {}
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await;

@@ -87,7 +87,7 @@ async fn choose(
 ) -> anyhow::Result<(Vec<ConversationId>, Exit)> {
     if let Some(seconds) = arguments.older_than {
         // What is asked about is what will be removed.
-        return Ok((conversations.older_than(seconds).await?, Exit::Finished));
+        return Ok((conversations.find_older_than(seconds).await?, Exit::Finished));
     }
     let (mut chosen, mut exit) = (Vec::new(), Exit::Finished);
     let selectors: Vec<_> = arguments.ids.iter().cloned().map(ConversationSelector::IdPrefix).collect();

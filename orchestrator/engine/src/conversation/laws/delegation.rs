@@ -125,7 +125,7 @@ fn stop_ends_all_tasks_and_their_actions() {
     );
     world.apply(&ActionDone);
     assert_eq!(outcomes(&world).len(), 2);
-    assert!(!world.state.is_underway());
+    assert!(!world.state.has_pending_actions());
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn other_agents_step_while_one_awaits_confirmation() {
     assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
     assert!(world.state.is_stepping(Some(tasks[1])));
     world.finish_step(Some(tasks[1]), Decision::Run);
-    assert_eq!(world.state.asked().unwrap().0, Some(tasks[0]));
+    assert_eq!(world.state.awaiting_confirmation().unwrap().0, Some(tasks[0]));
     world.apply(&Confirm);
-    assert_eq!(world.state.asked().unwrap().0, Some(tasks[1]));
+    assert_eq!(world.state.awaiting_confirmation().unwrap().0, Some(tasks[1]));
     assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
     world.apply(&Reject("use rg"));
     assert_eq!(world.state.agent_state, AgentState::Running);
@@ -176,10 +176,10 @@ fn confirmation_applies_only_to_the_named_action() {
     let mut world = delegated(2, ConfirmationPolicy::Always);
     let tasks = children(&world);
     tasks.iter().for_each(|task| world.finish_step(Some(*task), Decision::Run));
-    let action = world.state.asked().unwrap().1.action;
+    let action = world.state.awaiting_confirmation().unwrap().1.action;
     world.apply_input(InputKind::UserConfirm { action: Some(action.next()), and_similar: false });
     world.apply_input(InputKind::UserReject { action: Some(EventId(0)), reason: String::new() });
-    assert_eq!(world.state.asked().unwrap().1.action, action);
+    assert_eq!(world.state.awaiting_confirmation().unwrap().1.action, action);
     world.apply_input(InputKind::UserConfirm { action: Some(action), and_similar: false });
     assert_eq!(world.executing(), Some(action));
 }
@@ -191,7 +191,7 @@ fn rejection_without_a_reason_holds_all_agents() {
     world.apply(&StepDone(Decision::Run));
     world.apply(&Reject(""));
     assert_eq!(world.state.agent_state, AgentState::AwaitingUserInput);
-    assert!(!world.state.is_working() && !world.state.is_underway());
+    assert!(!world.state.is_working() && !world.state.has_pending_actions());
     world.apply(&Message);
     assert!(world.state.is_stepping(Some(task)), "it continues its task");
 }
@@ -223,7 +223,7 @@ fn unconfirmed_action_of_a_failed_agent_is_not_performed() {
     world.finish_step(Some(task), Decision::Delegate(2));
     let grandchild = children(&world)[1];
     world.finish_step(Some(grandchild), Decision::Run);
-    let action = world.state.asked().unwrap().1.action;
+    let action = world.state.awaiting_confirmation().unwrap().1.action;
     world.apply(&StepRefused);
     let outcome = world.log.iter().find(|event| event.cause == Some(action)).unwrap();
     assert!(

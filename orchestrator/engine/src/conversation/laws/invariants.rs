@@ -46,7 +46,7 @@ impl World {
             self.check_waiting();
         }
         let awaits = self.state.agent_state == AgentState::AwaitingUserConfirmation;
-        assert!(!awaits || self.state.asked().is_some(), "an action awaits the confirmation");
+        assert!(!awaits || self.state.awaiting_confirmation().is_some(), "an action awaits the confirmation");
         if self.state.agent_state == AgentState::Loading {
             let is_connecting = matches!(self.sandbox, Sandbox::Connecting(_));
             assert!(is_connecting || !self.executing.is_empty(), "loading ends");

@@ -374,7 +374,7 @@ fn risk_reason_survives_a_crash() {
     for occurrence in [SandboxReady, Message, StepDone(Decision::RunRisky), Crash] {
         world.apply(&occurrence);
     }
-    let (_, asked) = world.state.asked().unwrap();
+    let (_, asked) = world.state.awaiting_confirmation().unwrap();
     assert_eq!(asked.risk_reason, "it deletes");
 }
 

@@ -13,7 +13,8 @@ use super::decision::{Decision, PRICE, call, delegate_step, delegate_tasks, step
 use crate::agent::AgentStep;
 use crate::conversation::terminal::interrupted;
 use crate::conversation::{
-    AgentId, Begin, Effect, Input, InputKind, ModelCallId, Notice, State, Terms, transition,
+    AgentId, ConversationStart, Effect, Input, InputKind, ModelCallId, Notice, ResumeOptions, State,
+    transition,
 };
 use crate::draft_editor::DraftResult;
 use crate::llm::LlmError;
@@ -94,7 +95,7 @@ impl World {
         confirmation: ConfirmationPolicy,
     ) -> Self {
         let mut world = Self::default();
-        world.apply_input(InputKind::Begin(Box::new(Begin {
+        world.apply_input(InputKind::Start(Box::new(ConversationStart {
             started: ConversationStarted {
                 agent: "CodeActAgent".into(),
                 model: "scripted".into(),
@@ -218,7 +219,7 @@ impl World {
         self.state.schedule.actions.keys().next().copied()
     }
 
-    /// Takes one of the steps in flight, with the first event that its agent does not see.
+    /// Removes one of the steps in flight. Returns its agent and the first event that the agent does not see.
     fn take_step(&mut self) -> Option<(AgentId, EventId)> {
         let agents: Vec<_> = self.stepping.keys().collect();
         let agent = **agents.get(self.input_count.checked_rem(agents.len())?)?;
@@ -236,7 +237,7 @@ impl World {
             Occurrence::Resume(extend) => {
                 let max_iterations = extend.then(|| self.state.iterations + 12);
                 let max_budget = extend.then(|| self.state.metrics.accumulated_cost + BUDGET);
-                self.apply_input(InputKind::UserResume(Terms {
+                self.apply_input(InputKind::UserResume(ResumeOptions {
                     max_iterations,
                     max_budget,
                     confirmation: None,
@@ -314,12 +315,12 @@ impl World {
             Occurrence::ActionInterrupted => self.complete_action(interrupted("its answer cannot be read")),
             Occurrence::DuplicateActionDone => {
                 if let Some(action) = self.last_completed {
-                    self.apply_input(done(action, ran(0)));
+                    self.apply_input(action_done(action, ran(0)));
                 }
             }
             Occurrence::DuplicateDraftDone => {
                 if let Some(action) = self.last_completed {
-                    self.apply_input(drafted(action, true));
+                    self.apply_input(draft_done(action, true));
                 }
             }
             Occurrence::SandboxReady => {
@@ -365,10 +366,10 @@ impl World {
             self.executing.remove(&action);
             if self.drafts().any(|draft| draft == action) {
                 let is_written = matches!(observation.kind, ObservationKind::Run(_));
-                return self.apply_input(drafted(action, is_written));
+                return self.apply_input(draft_done(action, is_written));
             }
             self.last_completed = Some(action);
-            self.apply_input(done(action, observation));
+            self.apply_input(action_done(action, observation));
         }
     }
 
@@ -438,7 +439,7 @@ impl World {
         self.apply(&Occurrence::Resume(true));
         for _ in 0..100 {
             let has_finished = self.state.agent_state == AgentState::Finished;
-            if has_finished && !self.state.is_underway() && self.state.children.is_empty() {
+            if has_finished && !self.state.has_pending_actions() && self.state.children.is_empty() {
                 return;
             }
             if self.state.agent_state == AgentState::Error {
@@ -458,15 +459,15 @@ fn ran(exit_code: i64) -> Observation {
     Observation::new("out", RunObservation { metadata, ..Default::default() })
 }
 
-/// A model answered, and wrote out the edit or did not.
-fn drafted(action: EventId, is_written: bool) -> InputKind {
+/// The result of a draft: an edit, or none.
+fn draft_done(action: EventId, is_written: bool) -> InputKind {
     let edit = match is_written {
         true => Ok(Box::new(EditAction::new("/a", EditCommand::Create))),
         false => Err("it has no block".to_owned()),
     };
-    InputKind::EditDrafted { action, drafted: DraftResult { call: call(), edit } }
+    InputKind::DraftDone { action, result: DraftResult { call: call(), edit } }
 }
 
-fn done(action: EventId, observation: Observation) -> InputKind {
+fn action_done(action: EventId, observation: Observation) -> InputKind {
     InputKind::ActionDone { action, observation: Box::new(observation) }
 }

@@ -10,10 +10,10 @@ if [ -e "$folder" ] || [ -L "$folder" ]; then
     echo "The workspace has something else at $folder: move it away, or work in another folder."
     exit 1
 fi
-# Whole or not at all: what a clone that was cut off left has another name.
+# Clone to a temporary name, so that an interrupted clone is not taken for a complete one.
 unfinished=.$folder.unfinished-clone
 rm -rf -- "$unfinished"
-# Nobody is there to answer a question.
+# No user can answer a prompt.
 export GIT_TERMINAL_PROMPT=0 GIT_SSH_COMMAND="${GIT_SSH_COMMAND:-ssh -o BatchMode=yes}"
 if [ -n "$branch" ]; then set -- "--branch=$branch"; else set --; fi
 git clone "$@" -- "$url" "$unfinished" && mv -- "$unfinished" "$folder" && exit 0

@@ -1,4 +1,4 @@
-# Nothing that goes wrong here may keep the agent from its work: most organizations have no such repository.
+# Never fails: most organizations have no such repository.
 rm -rf -- "$folder"
 command -v git >/dev/null 2>&1 || exit 0
 export GIT_TERMINAL_PROMPT=0 GIT_SSH_COMMAND="${GIT_SSH_COMMAND:-ssh -o BatchMode=yes}"

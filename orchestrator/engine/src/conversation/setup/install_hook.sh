@@ -17,7 +17,7 @@ if ! common=$(git rev-parse --git-common-dir); then
     echo "This folder is no repository, so $script is not installed as a hook."
     exit 1
 fi
-# A folder of hooks that was configured is that of other repositories too.
+# Other repositories may use the configured hooks folder too.
 if elsewhere=$(git config core.hooksPath); then
     echo "core.hooksPath is $elsewhere, so $script is not installed as a hook."
     exit 1
@@ -33,7 +33,7 @@ if [ -e "$hook" ] && ! grep -q -e 'Installed by Glovebox' -e 'installed by OpenH
 fi
 cat >"$hook.new" <<'HOOK' || exit 1
 #!/bin/sh
-# Installed by Glovebox: the hook that was here before, then the repository's own script.
+# Installed by Glovebox: runs the previous hook, then the repository's own script.
 if [ -x "$0.local" ]; then "$0.local" "$@" || exit; fi
 for script in .glovebox/pre-commit.sh .openhands/pre-commit.sh; do
     [ -f "$script" ] || continue

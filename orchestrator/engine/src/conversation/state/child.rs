@@ -1,4 +1,4 @@
-//! An agent that another one handed a task to.
+//! An agent that performs a delegated task.
 
 use std::collections::BTreeMap;
 
@@ -7,47 +7,47 @@ use protocol::metrics::Metrics;
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Event, EventId, SessionName};
 
-use super::run::Run;
+use super::run::AgentRun;
 
-/// Which agent of a conversation: by the action that handed it its task; nothing: the conversation's own.
+/// Id of an agent: the action that delegated its task. `None` for the conversation's own agent.
 pub type AgentId = Option<EventId>;
 
-/// An agent at work on a task that another one handed on. It ends with exactly one observation, the outcome of that
-/// action.
+/// An agent that performs a delegated task. It ends with exactly one observation, the terminal event of that action.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Child {
-    /// Who waits for it.
+pub struct ChildAgent {
+    /// The agent that delegated the task and waits for its outcome.
     pub parent: AgentId,
-    /// How many have handed on before it; the conversation's own agent has 0.
+    /// Delegation depth. The conversation's own agent has depth 0.
     pub depth: u32,
     /// The agent's name.
     pub agent: String,
-    /// What it does.
-    pub run: Run,
-    /// Steps taken, which count for the conversation too.
+    /// Its action, loops and tasks.
+    pub run: AgentRun,
+    /// Steps taken. They count toward the conversation's limit too.
     pub iterations: u32,
-    /// What its calls to the model have cost, which counts for the conversation too.
+    /// Cost and tokens of its model calls. They count toward the conversation's budget too.
     pub metrics: Metrics,
-    /// The parent's call that its outcome answers.
+    /// The parent's tool call that its outcome completes.
     pub tool_call_metadata: Option<ToolCallMetadata>,
-    /// Whether it was told its prompt and its task.
+    /// Whether the log has its prompt and its task.
     pub is_briefed: bool,
 }
 
-impl Child {
-    /// What an action begins. The shell is one that none of the others at work has: as it was left by whoever had it.
+impl ChildAgent {
+    /// Creates the agent of a delegated task. Its shell is one that no other agent uses now; an agent that has ended may
+    /// have used it before.
     pub(super) fn new(event: &Event, action: &DelegateAction, others: &BTreeMap<EventId, Self>) -> Self {
         let parent = event.delegation;
-        let above = parent.and_then(|parent| others.get(&parent)).map_or(0, |parent| parent.depth);
+        let parent_depth = parent.and_then(|parent| others.get(&parent)).map_or(0, |parent| parent.depth);
         let is_free = |session: &SessionName| others.values().all(|other| other.run.session != *session);
         let mut sessions =
             (1_u64..).map_while(|number| SessionName::try_from(format!("agent-{number}")).ok());
         let session = sessions.find(is_free).unwrap_or_default();
         Self {
             parent,
-            depth: above + 1,
+            depth: parent_depth + 1,
             agent: action.agent.clone(),
-            run: Run { session, ..Run::default() },
+            run: AgentRun { session, ..AgentRun::default() },
             iterations: 0,
             metrics: Metrics::default(),
             tool_call_metadata: event.tool_call_metadata.clone(),
@@ -55,8 +55,8 @@ impl Child {
         }
     }
 
-    /// Counts a call of its own.
-    pub(super) fn count(&mut self, call: &Metrics, is_step: bool) {
+    /// Counts one of its model calls.
+    pub(super) fn count_call(&mut self, call: &Metrics, is_step: bool) {
         self.iterations += u32::from(is_step);
         let costs = call.costs.iter().map(|cost| cost.cost);
         self.metrics.accumulated_cost += costs.sum::<f64>();

@@ -1,4 +1,4 @@
-//! The state of a conversation: the fold of its log, and nothing else.
+//! The state of a conversation: the fold of its log, with the schedule of this process.
 
 mod child;
 mod run;
@@ -16,57 +16,57 @@ use protocol::{
     Action, AgentState, BootId, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
 };
 
-use super::setup::{self, Outcome, Repository, SetupStep};
-use super::stuck::Stuck;
+use super::setup::{self, Repository, SetupStep, SetupStepResult};
+use super::stuck::AgentLoop;
 use super::terminal::INTERRUPTED;
 use crate::clock;
 
-pub use child::{AgentId, Child};
-pub use run::{Pending, Request, Run};
-pub use schedule::{ModelCallId, SandboxConnection, Schedule, TitleSearch, Work};
+pub use child::{AgentId, ChildAgent};
+pub use run::{AgentRun, PendingAction, PendingRequest};
+pub use schedule::{ModelCallId, SandboxConnection, Schedule, ScheduledWork, TitleSearch};
 
-/// What the log says, and the work that this process does on it. The same log always folds to the same state.
+/// State of a conversation. The same log always folds to the same state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
-    /// Where the log ends.
+    /// Id of the next event.
     pub next_id: EventId,
-    /// What the conversation was asked to be; nothing before it begins.
+    /// Settings of the conversation. `None` before it is started.
     pub started: Option<ConversationStarted>,
-    /// What it is about, in one line, if a title was found.
+    /// Title in one line. `None` if there is none yet.
     pub title: Option<String>,
-    /// What the agent does.
+    /// State of the conversation's own agent.
     pub agent_state: AgentState,
-    /// Steps taken.
+    /// Steps taken by all agents.
     pub iterations: u32,
-    /// Steps that may be taken.
+    /// Maximum number of steps.
     pub max_iterations: u32,
-    /// What the model's calls may cost, in US dollars: no step begins beyond it.
+    /// Maximum cost of all model calls, in US dollars. No step starts once it is reached.
     pub max_budget: Option<f64>,
-    /// What the agent may do unasked.
+    /// Which actions require the user's confirmation.
     pub confirmation: ConfirmationPolicy,
-    /// What the user approved for the rest of the conversation.
+    /// Approvals of similar actions for the rest of the conversation.
     pub approvals: Vec<ApprovalGranted>,
-    /// The limit that stopped the agent, until it goes on.
+    /// Limit that stopped the agent. `None` once it is extended.
     pub limit_reached: Option<Limit>,
-    /// What the model's calls have cost, without the calls.
+    /// Total cost and tokens of the model calls, without the single calls.
     pub metrics: Metrics,
-    /// The sandbox.
+    /// Lease of the sandbox. `None` if there is no sandbox.
     pub lease: Option<SandboxLeased>,
-    /// The life of the latest sandbox's server, also when it is over.
+    /// Boot id of the latest sandbox, which may be gone.
     pub latest_boot: Option<BootId>,
-    /// Steps of the workspace's set-up that this sandbox has behind it.
+    /// Number of set-up steps of the workspace that this sandbox has completed.
     pub setup_done: usize,
-    /// How often in a row a sandbox was lost in the middle of its set-up.
+    /// Number of sandboxes in a row that were lost during their set-up.
     pub setup_losses: u32,
     /// The user's latest message.
     pub last_user_message: Option<EventId>,
-    /// What it says.
+    /// Content of that message.
     pub last_message: Option<Box<MessageAction>>,
     /// The conversation's own agent.
-    pub own: Run,
-    /// Those that a task was handed on to and that have not ended, by the action that did.
-    pub children: BTreeMap<EventId, Child>,
-    /// Work in flight, and work that waits to be started.
+    pub own: AgentRun,
+    /// Agents of delegated tasks that have not ended, by the action that delegated the task.
+    pub children: BTreeMap<EventId, ChildAgent>,
+    /// ScheduledWork in flight, and work that waits to be started.
     pub schedule: Schedule,
 }
 
@@ -90,7 +90,7 @@ impl Default for State {
             setup_losses: 0,
             last_user_message: None,
             last_message: None,
-            own: Run::default(),
+            own: AgentRun::default(),
             children: BTreeMap::new(),
             schedule: Schedule::default(),
         }
@@ -98,24 +98,24 @@ impl Default for State {
 }
 
 impl State {
-    /// The state after a whole log.
+    /// Folds a whole log.
     pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut state = Self::default();
         events.into_iter().for_each(|event| state.apply(event));
         state
     }
 
-    /// The state after one more event.
+    /// Applies the next event of the log.
     pub fn apply(&mut self, event: &Event) {
         self.next_id = event.id.next();
         if let Some(metrics) = &event.llm_metrics {
-            // A condensation is paid for, and a title, but the agent has not stepped.
+            // Condensations and titles have a cost, but are no steps.
             let is_step =
                 !matches!(event.body, EventBody::Action(Action::Condensation(_)) | EventBody::Record(_));
             self.iterations += u32::from(is_step);
             self.metrics = metrics.totals();
             if let Some(child) = event.delegation.and_then(|id| self.children.get_mut(&id)) {
-                child.count(metrics, is_step);
+                child.count_call(metrics, is_step);
             }
         }
         if let Some(run) = self.run_mut(event.delegation) {
@@ -135,43 +135,45 @@ impl State {
         }
     }
 
-    /// An agent's own part; nothing when it has ended.
-    pub fn run(&self, agent: AgentId) -> Option<&Run> {
+    /// State of one agent. `None` if it has ended.
+    pub fn run(&self, agent: AgentId) -> Option<&AgentRun> {
         match agent {
             None => Some(&self.own),
             Some(id) => self.children.get(&id).map(|child| &child.run),
         }
     }
 
-    fn run_mut(&mut self, agent: AgentId) -> Option<&mut Run> {
+    fn run_mut(&mut self, agent: AgentId) -> Option<&mut AgentRun> {
         match agent {
             None => Some(&mut self.own),
             Some(id) => self.children.get_mut(&id).map(|child| &mut child.run),
         }
     }
 
-    /// All agents that have not ended: those that a task was handed on to, then the conversation's own.
-    pub fn agents(&self) -> impl Iterator<Item = (AgentId, &Run)> {
+    /// All agents that have not ended, the conversation's own last.
+    pub fn agents(&self) -> impl Iterator<Item = (AgentId, &AgentRun)> {
         let children = self.children.iter().map(|(id, child)| (Some(*id), &child.run));
         children.chain([(None, &self.own)])
     }
 
-    /// All actions that have no ending yet, with the agent that each is of.
-    pub fn pending(&self) -> impl Iterator<Item = (AgentId, &Pending)> {
+    /// All actions without a terminal event, each with its agent.
+    pub fn pending(&self) -> impl Iterator<Item = (AgentId, &PendingAction)> {
         self.agents().filter_map(|(agent, run)| Some((agent, run.pending.as_ref()?)))
     }
 
-    /// The first of the actions that wait for the user's word.
-    pub fn asked(&self) -> Option<(AgentId, &Pending)> {
-        self.pending().filter(|(_, pending)| pending.is_asked).min_by_key(|(_, pending)| pending.action)
+    /// The first of the actions that await the user's confirmation, with its agent.
+    pub fn awaiting_confirmation(&self) -> Option<(AgentId, &PendingAction)> {
+        self.pending()
+            .filter(|(_, pending)| pending.awaits_confirmation)
+            .min_by_key(|(_, pending)| pending.action)
     }
 
-    /// Whether an action has no ending yet.
-    pub fn is_underway(&self) -> bool {
+    /// Whether any action has no terminal event yet.
+    pub fn has_pending_actions(&self) -> bool {
         self.pending().next().is_some()
     }
 
-    /// Those that have taken a step, and know of the sandbox what it showed them.
+    /// Agents that have taken a step, and so may rely on what they saw in the sandbox.
     pub(super) fn agents_with_steps(&self) -> impl Iterator<Item = AgentId> {
         let children = self.children.iter().filter(|(_, child)| child.iterations > 0);
         let own = (self.iterations > 0).then_some(None);
@@ -183,66 +185,65 @@ impl State {
         Self { schedule: Schedule::default(), ..self.clone() }
     }
 
-    /// Whether something goes on: a step is being taken, or an action is being performed.
+    /// Whether any step or action is due or in flight.
     pub fn is_working(&self) -> bool {
         self.agents().any(|(agent, _)| self.is_stepping(agent))
             || self.pending().any(|(_, pending)| self.is_performing(pending))
     }
 
-    /// Whether agents take steps where nothing keeps them waiting. While the user is asked about one, the others do.
-    fn lets_agents_step(&self) -> bool {
+    /// Whether agents that wait for nothing may step. While one awaits confirmation, the others continue.
+    fn allows_steps(&self) -> bool {
         matches!(
             self.agent_state,
             AgentState::Running | AgentState::RateLimited | AgentState::AwaitingUserConfirmation
         )
     }
 
-    /// Whether an agent is taking a step: neither an action nor a task that it handed on keeps it waiting.
+    /// Whether an agent's step is due or in flight: the agent waits neither for an action nor for a delegated task.
     pub fn is_stepping(&self, agent: AgentId) -> bool {
-        self.lets_agents_step()
+        self.allows_steps()
             && self.run(agent).is_some_and(|run| {
                 run.pending.is_none() && (run.is_delegating || !self.waits_for_children(agent))
             })
     }
 
-    /// Whether a task that an agent handed on is being worked on.
+    /// Whether a task that the agent delegated has not ended.
     pub(super) fn waits_for_children(&self, agent: AgentId) -> bool {
         self.children.values().any(|child| child.parent == agent)
     }
 
-    /// Whether an action that has no ending yet is being performed: it waits neither for the user's word nor for a sandbox
-    /// that could not be reached.
-    pub fn is_performing(&self, pending: &Pending) -> bool {
-        !pending.is_asked && self.agent_state != AgentState::Error
+    /// Whether a pending action is due or in flight: it awaits no confirmation, and its sandbox is not unreachable.
+    pub fn is_performing(&self, pending: &PendingAction) -> bool {
+        !pending.awaits_confirmation && self.agent_state != AgentState::Error
     }
 
-    /// The repository that was cloned into the workspace.
+    /// The repository of the workspace. `None` if the set-up clones none.
     pub(super) fn repository(&self) -> Option<Repository> {
         let setup = self.started.as_ref()?.setup.as_ref()?;
         setup::repository(setup, &self.lease.as_ref()?.working_dir)
     }
 
-    /// The loop that an agent is in, unless loops are let be.
-    pub(super) fn detected_loop(&self, agent: AgentId) -> Option<Stuck> {
-        let lets_be = self.started.as_ref().is_some_and(|started| started.stuck_detection_disabled);
-        self.run(agent)?.stuck.found().filter(|_| !lets_be)
+    /// The loop that an agent is in. `None` if loop detection is disabled.
+    pub(super) fn detected_loop(&self, agent: AgentId) -> Option<AgentLoop> {
+        let is_disabled = self.started.as_ref().is_some_and(|started| started.stuck_detection_disabled);
+        self.run(agent)?.stuck.detected_loop().filter(|_| !is_disabled)
     }
 
-    /// The next step of the workspace's set-up in this sandbox; nothing: the agent can work in it. One that is not there
-    /// yet has all of it ahead.
+    /// The next set-up step of the workspace. `None` if the set-up is complete. A sandbox that does not exist yet starts
+    /// with the first step.
     pub fn setup_step(&self) -> Option<SetupStep> {
         let setup = self.started.as_ref()?.setup.as_ref()?;
-        SetupStep::all_of(setup).get(self.setup_done).copied()
+        SetupStep::all_for(setup).get(self.setup_done).copied()
     }
 
-    /// Counts a step of the set-up as done, unless it is repeated: because the user stopped it, because the agent cannot
-    /// work without it, or because its sandbox was lost.
-    fn end_setup_step(&mut self, pending: &Pending, observation: &Observation) {
+    /// Counts a set-up step as done, unless it is repeated: if the user stopped it, if it failed and is required, or if its
+    /// sandbox was lost.
+    fn end_setup_step(&mut self, pending: &PendingAction, observation: &Observation) {
         let Some(step) = pending.setup else { return };
-        let is_done = match SetupStep::outcome(observation) {
-            Outcome::Done => true,
-            Outcome::Failed => !step.is_required() && !pending.is_stopped,
-            Outcome::Cut => false,
+        let is_done = match SetupStep::result(observation) {
+            SetupStepResult::Done => true,
+            SetupStepResult::Failed => !step.is_required() && !pending.is_stopped,
+            SetupStepResult::Interrupted => false,
         };
         if is_done {
             self.setup_done += 1;
@@ -253,7 +254,7 @@ impl State {
         }
     }
 
-    /// An action, or a task that was handed on, has come to its end.
+    /// Completes an action or a delegated task.
     fn end_action(&mut self, action: EventId, agent: AgentId, observation: &Observation) {
         self.children.remove(&action);
         let Some(run) = self.run_mut(agent) else { return };
@@ -262,23 +263,25 @@ impl State {
         }
     }
 
-    /// `id` is the word's own: what waits for the user is told right before it.
+    /// `id` is the event of the change. An action that awaits confirmation is the event right before it.
     fn enter(&mut self, id: EventId, changed: &AgentStateChangedObservation) {
         self.agent_state = changed.agent_state;
         match changed.agent_state {
             AgentState::Loading => self.setup_losses = 0,
             AgentState::AwaitingUserConfirmation => {
-                let told = self.runs_mut().filter_map(|run| run.pending.as_mut());
-                for pending in told.filter(|pending| pending.action.next() == id) {
-                    pending.is_asked = true;
+                let actions = self.runs_mut().filter_map(|run| run.pending.as_mut());
+                for pending in actions.filter(|pending| pending.action.next() == id) {
+                    pending.awaits_confirmation = true;
                     pending.risk_reason.clone_from(&changed.reason);
                 }
             }
             AgentState::UserConfirmed => {
-                let asked = self.runs_mut().filter_map(|run| run.pending.as_mut());
-                let first = asked.filter(|pending| pending.is_asked).min_by_key(|pending| pending.action);
+                let actions = self.runs_mut().filter_map(|run| run.pending.as_mut());
+                let first = actions
+                    .filter(|pending| pending.awaits_confirmation)
+                    .min_by_key(|pending| pending.action);
                 if let Some(first) = first {
-                    first.is_asked = false;
+                    first.awaits_confirmation = false;
                 }
             }
             AgentState::Stopped => {
@@ -289,14 +292,14 @@ impl State {
         }
     }
 
-    fn runs_mut(&mut self) -> impl Iterator<Item = &mut Run> {
+    fn runs_mut(&mut self) -> impl Iterator<Item = &mut AgentRun> {
         self.children.values_mut().map(|child| &mut child.run).chain([&mut self.own])
     }
 
     fn apply_action(&mut self, event: &Event, action: &Action) {
         match (event.source, action) {
             (EventSource::User, Action::Message(message)) => {
-                // Of another agent's it is the task.
+                // The user message of another agent is its task.
                 if let Some(id) = event.delegation {
                     self.children.entry(id).and_modify(|child| child.is_briefed = true);
                     return;
@@ -305,26 +308,18 @@ impl State {
                 self.last_message = Some(Box::new(message.clone()));
             }
             (EventSource::Agent, Action::Delegate(delegate)) => {
-                let child = Child::new(event, delegate, &self.children);
+                let child = ChildAgent::new(event, delegate, &self.children);
                 self.children.insert(event.id, child);
             }
             (EventSource::Environment, Action::Run(run)) => {
-                // At its time it is cancelled. The answer may not come later than a little after that in any case.
-                let answered_after = event.timeout.map(|seconds| seconds + setup::CANCEL_GRACE_PERIOD);
-                self.own.pending = self.setup_step().map(|step| Pending {
-                    action: event.id,
-                    request: Request::Sandbox(ActionRequest::new(
-                        SandboxAction::Run(run.clone()),
-                        answered_after,
-                    )),
-                    tool_call_metadata: None,
+                // It is cancelled at its timeout. The sandbox must respond within the grace period after that.
+                let request_timeout = event.timeout.map(|seconds| seconds + setup::CANCEL_GRACE_PERIOD);
+                let request = ActionRequest::new(SandboxAction::Run(run.clone()), request_timeout);
+                let started_at = clock::epoch_seconds(&event.timestamp);
+                self.own.pending = self.setup_step().map(|step| PendingAction {
                     setup: Some(step),
-                    cancelled_at: event
-                        .timeout
-                        .map(|seconds| clock::epoch_seconds(&event.timestamp) + seconds),
-                    is_asked: false,
-                    is_stopped: false,
-                    risk_reason: String::new(),
+                    cancelled_at: event.timeout.map(|seconds| started_at + seconds),
+                    ..PendingAction::new(event, PendingRequest::Sandbox(request))
                 });
             }
             _ => {}
@@ -353,7 +348,7 @@ impl State {
             Record::LimitExtended(extended) => {
                 self.limit_reached = None;
                 match extended.limit {
-                    Limit::Iterations => self.max_iterations = whole(extended.to),
+                    Limit::Iterations => self.max_iterations = to_step_count(extended.to),
                     Limit::Budget => {
                         self.max_budget = Some(extended.to);
                         self.metrics.max_budget_per_task = self.max_budget;
@@ -363,14 +358,14 @@ impl State {
             Record::ConfirmationChanged(changed) => self.confirmation = changed.policy,
             Record::ApprovalGranted(approval) => self.approvals.push(approval.clone()),
             Record::ConversationTitled(titled) => self.title = Some(titled.title.clone()),
-            // What is edited is its agent's.
+            // The agent's state has the edit.
             Record::ModelRetried(_) | Record::EditDrafted(_) => {}
         }
     }
 }
 
-/// A number of steps; a log may hold anything.
+/// Converts to a number of steps. A log may hold any number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
-fn whole(number: f64) -> u32 {
+fn to_step_count(number: f64) -> u32 {
     number as u32
 }

@@ -1,4 +1,4 @@
-//! What of a log is one agent's: the fold of the events that are its own.
+//! State of one agent: the fold of its own events.
 
 use protocol::action::{CallToolMcpAction, TrackedTask};
 use protocol::record::EditDrafted;
@@ -13,75 +13,88 @@ use crate::conversation::setup::SetupStep;
 use crate::conversation::stuck::StuckDetector;
 use crate::llm::AssistantMessage;
 
-/// One agent at work.
+/// State of one agent.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Run {
-    /// Its one action that has no ending yet. Handed-on tasks are not here: they are [`State::children`](super::State).
-    pub pending: Option<Pending>,
-    /// Whether it goes in circles.
+pub struct AgentRun {
+    /// Its action without a terminal event, at most one. Delegated tasks are in [`State::children`](super::State).
+    pub pending: Option<PendingAction>,
+    /// Detects loops.
     pub stuck: StuckDetector,
-    /// Its list of tasks.
+    /// Its task list.
     pub tasks: Vec<TrackedTask>,
-    /// A condensation was asked for and has not come since.
+    /// Whether a condensation was requested and has not arrived.
     pub is_condensation_requested: bool,
-    /// Whether the response whose calls it makes goes on with another task to hand on: both are worked on at once.
+    /// Whether the next call of the same response delegates another task, to be performed concurrently.
     pub(super) is_delegating: bool,
     /// The shell that its commands run in.
     pub(in crate::conversation) session: SessionName,
 }
 
-/// An action without an ending.
+/// An action without a terminal event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pending {
+pub struct PendingAction {
     /// The action.
     pub action: EventId,
-    /// What is asked, and of whom.
-    pub request: Request,
-    /// The model's call that it answers.
+    /// Request to the sandbox or to a tool server.
+    pub request: PendingRequest,
+    /// The model's tool call.
     pub tool_call_metadata: Option<ToolCallMetadata>,
-    /// What of the workspace's set-up it is; nothing: the agent's own.
+    /// Set-up step of the workspace. `None` if it is an action of the agent.
     pub setup: Option<SetupStep>,
-    /// When it is cancelled, in seconds since the epoch.
+    /// Time at which it is cancelled, in seconds since the epoch. `None` if its time is not limited.
     pub cancelled_at: Option<f64>,
-    /// Whether it waits for the user's word.
-    pub is_asked: bool,
-    /// Whether the user stopped it. It is cancelled wherever it is performed, and its terminal event still comes.
+    /// Whether it awaits the user's confirmation.
+    pub awaits_confirmation: bool,
+    /// Whether the user stopped it. It is cancelled, and its terminal event still arrives.
     pub is_stopped: bool,
-    /// Why a security analyzer gave it its risk; empty if none did, or if the user is not asked.
+    /// Reason that the security analyzer gave for the risk. Empty if there is none, or if no confirmation is required.
     pub risk_reason: String,
 }
 
-/// What an action without an ending asks.
+/// Request of a pending action.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Request {
-    /// The sandbox, which can be asked again under the same id.
+pub enum PendingRequest {
+    /// To the sandbox. Can be repeated under the same id.
     Sandbox(ActionRequest),
-    /// A tool server, which cannot.
+    /// To a tool server. Cannot be repeated.
     Tool(CallToolMcpAction),
 }
 
-impl Pending {
-    /// What is asked, as an action.
-    pub fn asked(&self) -> Action {
-        match &self.request {
-            Request::Sandbox(request) => request.action.clone().into(),
-            Request::Tool(call) => call.clone().into(),
+impl PendingAction {
+    pub(super) fn new(event: &Event, request: PendingRequest) -> Self {
+        Self {
+            action: event.id,
+            request,
+            tool_call_metadata: event.tool_call_metadata.clone(),
+            setup: None,
+            cancelled_at: None,
+            awaits_confirmation: false,
+            is_stopped: false,
+            risk_reason: String::new(),
         }
     }
 
-    /// Whether it is the draft of an edit, which is still to be written out.
-    pub fn is_draft(&self) -> bool {
-        matches!(&self.request, Request::Sandbox(ActionRequest { action: SandboxAction::Edit(edit), .. }) if edit.is_draft())
+    /// Converts the request to an action.
+    pub fn to_action(&self) -> Action {
+        match &self.request {
+            PendingRequest::Sandbox(request) => request.action.clone().into(),
+            PendingRequest::Tool(call) => call.clone().into(),
+        }
     }
 
-    /// Whether it is the sandbox's.
+    /// Whether it is the draft of an edit that a model has not written out yet.
+    pub fn is_draft(&self) -> bool {
+        matches!(&self.request, PendingRequest::Sandbox(ActionRequest { action: SandboxAction::Edit(edit), .. }) if edit.is_draft())
+    }
+
+    /// Whether the sandbox performs it.
     pub fn is_for_sandbox(&self) -> bool {
-        matches!(self.request, Request::Sandbox(_))
+        matches!(self.request, PendingRequest::Sandbox(_))
     }
 }
 
-impl Run {
-    /// Takes one more event of this agent's.
+impl AgentRun {
+    /// Applies an event of this agent.
     pub(super) fn apply(&mut self, event: &Event) {
         self.stuck.apply(event);
         match &event.body {
@@ -93,20 +106,20 @@ impl Run {
             EventBody::Observation(_) | EventBody::Record(_) => {}
         }
         match (event.source, event.cause, &event.body) {
-            // A call, not what came of one.
+            // A tool call, not its outcome.
             (EventSource::Agent, None, _) => {
                 self.is_delegating = event.tool_call_metadata.as_ref().is_some_and(continues_delegating);
             }
-            // The model hears it when everything that it asked for has its outcome.
+            // The model receives the message once all of its calls have an outcome.
             (EventSource::User, _, EventBody::Action(Action::Message(_))) => self.is_delegating = false,
             _ => {}
         }
     }
 
-    /// From here on it is the edit that is asked for.
+    /// Replaces the draft in the request with the edit.
     fn replace_draft(&mut self, drafted: &EditDrafted) {
         let pending = self.pending.as_mut().filter(|pending| pending.is_draft());
-        if let (Some(Pending { request: Request::Sandbox(request), .. }), Some(edit)) =
+        if let (Some(PendingAction { request: PendingRequest::Sandbox(request), .. }), Some(edit)) =
             (pending, &drafted.edit)
         {
             request.action = SandboxAction::Edit(edit.clone());
@@ -122,28 +135,19 @@ impl Run {
                     (Ok(action), _) => {
                         let mut request = ActionRequest::new(action, event.timeout);
                         request.session = self.session.clone();
-                        Request::Sandbox(request)
+                        PendingRequest::Sandbox(request)
                     }
-                    (Err(_), Action::CallToolMcp(call)) => Request::Tool(call.clone()),
+                    (Err(_), Action::CallToolMcp(call)) => PendingRequest::Tool(call.clone()),
                     (Err(_), _) => return,
                 };
-                self.pending = Some(Pending {
-                    action: event.id,
-                    request,
-                    tool_call_metadata: event.tool_call_metadata.clone(),
-                    setup: None,
-                    cancelled_at: None,
-                    is_asked: false,
-                    is_stopped: false,
-                    risk_reason: String::new(),
-                });
+                self.pending = Some(PendingAction::new(event, request));
             }
             _ => {}
         }
     }
 }
 
-/// Whether the call after this one, in the same response, hands on a task.
+/// Whether the next call of the same response delegates a task.
 fn continues_delegating(metadata: &ToolCallMetadata) -> bool {
     if metadata.total_calls_in_response < 2 {
         return false;

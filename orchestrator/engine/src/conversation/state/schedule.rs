@@ -1,4 +1,4 @@
-//! Work that is in flight in this process, or waits to be started.
+//! ScheduledWork that is in flight in this process, or waits to be started.
 //!
 //! No part of the log: [`State::fold`](super::State::fold) leaves it empty, so that a new process starts all work again.
 
@@ -14,9 +14,9 @@ pub struct Schedule {
     /// Connection to the sandbox.
     pub sandbox: SandboxConnection,
     /// Steps that are due, by agent.
-    pub steps: BTreeMap<AgentId, Work>,
+    pub steps: BTreeMap<AgentId, ScheduledWork>,
     /// Actions that are due, by the event of the action.
-    pub actions: BTreeMap<EventId, Work>,
+    pub actions: BTreeMap<EventId, ScheduledWork>,
     /// Search for a title. `None` if none was requested, or if it has ended.
     pub title: Option<TitleSearch>,
 }
@@ -35,7 +35,7 @@ pub enum SandboxConnection {
 
 /// A step, an action or a title search that is due.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Work {
+pub struct ScheduledWork {
     /// Whether it is in flight.
     pub is_started: bool,
     /// Maximum cost of its call to a model, in US dollars. `None` if it is not estimated yet, or if no model is called.
@@ -48,7 +48,7 @@ pub struct TitleSearch {
     /// The user's message that the title is found for.
     pub message: String,
     /// Whether it is in flight, and its maximum cost.
-    pub work: Work,
+    pub work: ScheduledWork,
 }
 
 /// A call to a model, by the work that makes it.
@@ -74,7 +74,7 @@ impl Schedule {
     }
 
     /// The work that makes a call. `None` if it is not due.
-    pub(in crate::conversation) fn work(&self, call: ModelCallId) -> Option<&Work> {
+    pub(in crate::conversation) fn work(&self, call: ModelCallId) -> Option<&ScheduledWork> {
         match call {
             ModelCallId::Step(agent) => self.steps.get(&agent),
             ModelCallId::Draft(action) => self.actions.get(&action),
@@ -82,7 +82,7 @@ impl Schedule {
         }
     }
 
-    pub(in crate::conversation) fn work_mut(&mut self, call: ModelCallId) -> Option<&mut Work> {
+    pub(in crate::conversation) fn work_mut(&mut self, call: ModelCallId) -> Option<&mut ScheduledWork> {
         match call {
             ModelCallId::Step(agent) => self.steps.get_mut(&agent),
             ModelCallId::Draft(action) => self.actions.get_mut(&action),

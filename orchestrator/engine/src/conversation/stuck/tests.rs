@@ -135,17 +135,17 @@ impl Log {
         }
     }
 
-    fn found(&mut self) -> Option<Stuck> {
+    fn found(&mut self) -> Option<AgentLoop> {
         self.events[self.seen..].iter().for_each(|event| self.detector.apply(event));
         self.seen = self.events.len();
-        self.detector.found()
+        self.detector.detected_loop()
     }
 }
 
-type Case<'a> = (StuckKind, usize, &'a dyn Fn(&[&(EventId, Doing)]) -> bool);
+type Case<'a> = (LoopKind, usize, &'a dyn Fn(&[&(EventId, Doing)]) -> bool);
 
 /// The five cases as the issue words them, on a whole history.
-fn by_the_words(history: &[(EventId, Doing)]) -> Option<Stuck> {
+fn by_the_words(history: &[(EventId, Doing)]) -> Option<AgentLoop> {
     let breaks = |doing: &Doing| {
         matches!(doing, Doing::Wait | Doing::StillRuns(_) | Doing::UserSays | Doing::UserRecovers)
     };
@@ -160,25 +160,25 @@ fn by_the_words(history: &[(EventId, Doing)]) -> Option<Stuck> {
         _ => None,
     };
     let cases: [Case<'_>; 5] = [
-        (StuckKind::SameOutcome, 4, &|turns| {
+        (LoopKind::SameOutcome, 4, &|turns| {
             is_step(turns[0].1) && turns.iter().all(|turn| turn.1 == turns[0].1)
         }),
-        (StuckKind::SameError, 3, &|turns| {
+        (LoopKind::SameError, 3, &|turns| {
             error_of(turns[0].1).is_some()
                 && turns.iter().all(|turn| error_of(turn.1) == error_of(turns[0].1))
         }),
-        (StuckKind::Monologue, 3, &|turns| {
+        (LoopKind::Monologue, 3, &|turns| {
             matches!(turns[0].1, Doing::Say(_)) && turns.iter().all(|turn| turn.1 == turns[0].1)
         }),
-        (StuckKind::Alternating, 6, &|turns| {
+        (LoopKind::Alternating, 6, &|turns| {
             let (a, b) = (turns[0].1, turns[1].1);
             a != b && turns.chunks(2).all(|pair| (pair[0].1, pair[1].1) == (a, b))
         }),
-        (StuckKind::Condensations, 10, &|turns| turns.iter().all(|turn| turn.1 == Doing::Condense)),
+        (LoopKind::Condensations, 10, &|turns| turns.iter().all(|turn| turn.1 == Doing::Condense)),
     ];
     cases.into_iter().find_map(|(kind, count, is_it)| {
         let turns = last(count).filter(|turns| is_it(turns))?;
-        Some(Stuck { kind, since: turns[0].0 })
+        Some(AgentLoop { kind, since: turns[0].0 })
     })
 }
 
@@ -192,7 +192,7 @@ proptest! {
         for doing in doings {
             history.push((log.take(doing), doing));
             prop_assert_eq!(log.found(), by_the_words(&history));
-            prop_assert!(log.detector.recent.len() <= LONGEST);
+            prop_assert!(log.detector.recent.len() <= MAX_PATTERN_LENGTH);
         }
     }
 
@@ -200,10 +200,10 @@ proptest! {
     fn loop_is_found_from_its_first_event(
         doings in prop::collection::vec(doing(), 0..30),
         (pattern, times, kind) in prop_oneof![
-            Just((vec![Doing::Run { command: 7, output: 7 }], 4, StuckKind::SameOutcome)),
-            Just((vec![Doing::Fail { url: 7, detail: 7 }], 3, StuckKind::SameError)),
-            Just((vec![Doing::Say(7)], 3, StuckKind::Monologue)),
-            Just((vec![Doing::Run { command: 7, output: 7 }, Doing::Say(8)], 3, StuckKind::Alternating)),
+            Just((vec![Doing::Run { command: 7, output: 7 }], 4, LoopKind::SameOutcome)),
+            Just((vec![Doing::Fail { url: 7, detail: 7 }], 3, LoopKind::SameError)),
+            Just((vec![Doing::Say(7)], 3, LoopKind::Monologue)),
+            Just((vec![Doing::Run { command: 7, output: 7 }, Doing::Say(8)], 3, LoopKind::Alternating)),
         ],
     ) {
         let mut log = Log::default();
@@ -216,7 +216,7 @@ proptest! {
                 log.take(*doing);
             }
         }
-        prop_assert_eq!(log.found(), Some(Stuck { kind, since }));
+        prop_assert_eq!(log.found(), Some(AgentLoop { kind, since }));
         log.take(Doing::UserSays);
         prop_assert_eq!(log.found(), None);
     }
@@ -259,7 +259,7 @@ fn failing_cell_is_a_loop_whatever_its_number() {
             assert_eq!(log.found(), None);
             log.cell("1/0", &traceback(number));
         }
-        assert_eq!(log.found(), Some(Stuck { kind: StuckKind::SameOutcome, since: EventId(0) }));
+        assert_eq!(log.found(), Some(AgentLoop { kind: LoopKind::SameOutcome, since: EventId(0) }));
     }
     let mut log = Log::default();
     for number in 0..6 {
@@ -279,7 +279,7 @@ fn same_syntax_error_three_times_is_a_loop() {
             assert_eq!(log.found(), None);
             log.cell("x = (", &error(cell, 1, kind));
         }
-        assert_eq!(log.found(), Some(Stuck { kind: StuckKind::SameError, since: EventId(0) }));
+        assert_eq!(log.found(), Some(AgentLoop { kind: LoopKind::SameError, since: EventId(0) }));
         let mut changing = Log::default();
         for cell in 1..9 {
             changing.cell("import generated", &error(cell, cell, kind));
@@ -301,12 +301,12 @@ fn repeated_thought_is_a_loop() {
         let id = log.append(EventSource::Agent, Action::from(ThinkAction { thought: thought.into() }));
         log.answer(id, Observation::without_content(protocol::observation::ThinkObservation {}));
     }
-    assert_eq!(log.found(), Some(Stuck { kind: StuckKind::SameOutcome, since: EventId(2) }));
+    assert_eq!(log.found(), Some(AgentLoop { kind: LoopKind::SameOutcome, since: EventId(2) }));
 }
 
 #[test]
 fn loop_recovery_follows_the_chosen_option() {
-    let stuck = Stuck { kind: StuckKind::SameError, since: EventId(4) };
+    let stuck = AgentLoop { kind: LoopKind::SameError, since: EventId(4) };
     let said = MessageAction { content: "go".into(), ..Default::default() };
     let chosen = |option| (EventSource::User, Action::from(LoopRecoveryAction { option }));
     let forgotten = CondensationAction {
@@ -316,17 +316,17 @@ fn loop_recovery_follows_the_chosen_option() {
     };
     let forgotten = (EventSource::Agent, Action::from(forgotten));
     let events = |option| {
-        let recovery = Recovery::of_option(option).unwrap();
+        let recovery = LoopRecovery::from_option(option).unwrap();
         stuck.recover(recovery, EventId(9), Some(&said))
     };
     assert_eq!(events(1), [chosen(1), forgotten.clone()]);
     assert_eq!(events(2), [chosen(2), forgotten, (EventSource::User, said.clone().into())]);
     assert_eq!(events(3), [chosen(3)]);
-    assert_eq!(Recovery::of_option(0), None);
-    let detected = stuck.detected();
+    assert_eq!(LoopRecovery::from_option(0), None);
+    let detected = stuck.to_observation();
     assert_eq!(
         detected.content,
-        "The agent is stuck in a loop that began with event 4: it took the same action with an error three times."
+        "The agent is stuck in a loop that started with event 4: it took the same action with an error three times."
     );
     assert_eq!(detected.kind.kind(), "loop_detection");
 }

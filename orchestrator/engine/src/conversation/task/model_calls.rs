@@ -1,4 +1,4 @@
-//! Work that calls models: steps, drafts and titles.
+//! ScheduledWork that calls models: steps, drafts and titles.
 
 use protocol::EventId;
 use protocol::action::EditAction;
@@ -9,9 +9,9 @@ use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
 use super::{StepRetry, Task, WorkResult};
-use crate::conversation::live::Live;
-use crate::conversation::state::{AgentId, ModelCallId};
-use crate::conversation::step::{Place, Steps};
+use crate::conversation::live::LiveUpdate;
+use crate::conversation::state::{AgentId, ModelCallId, State};
+use crate::conversation::step::{StepRunner, StepWorkspace};
 use crate::conversation::terminal::STOPPED;
 use crate::draft_editor::{self, DraftResult};
 use crate::llm::{LlmErrorKind, LlmProgress};
@@ -21,7 +21,7 @@ use crate::view::View;
 /// An agent's view, and the step that it is taking.
 pub(super) struct AgentWorker {
     view: View,
-    steps: Steps,
+    step_runner: StepRunner,
     /// The step in flight, by the first event that it does not see.
     pub(super) running_step: Option<(EventId, AbortHandle)>,
 }
@@ -33,13 +33,13 @@ impl Task {
     }
 
     pub(super) fn start_step(&mut self, agent: AgentId, seen: EventId) {
-        let place = self.current_place();
+        let workspace = self.current_workspace();
         let on_progress = report_progress(agent, seen, self.live.clone(), self.retries.0.clone());
         self.update_views();
         let Some(worker) = self.workers.get_mut(&agent) else { return };
-        let (view, steps) = (worker.view.clone(), worker.steps.clone());
+        let (view, runner) = (worker.view.clone(), worker.step_runner.clone());
         let step = async move {
-            WorkResult::Step { agent, seen, result: steps.run(view, &place, &on_progress).await }
+            WorkResult::Step { agent, seen, result: runner.run(view, &workspace, &on_progress).await }
         };
         let abort = self.work.spawn(step.instrument(tracing::info_span!("step", from = %seen)));
         worker.running_step = Some((seen, abort));
@@ -57,7 +57,7 @@ impl Task {
         let Some(sandbox) = self.sandbox.clone() else {
             return tracing::error!(%action, "a draft was started without a sandbox");
         };
-        let llm = self.steps_of(action).draft_editor();
+        let llm = self.step_runner_for(action).draft_editor();
         self.start_action(action, true, |cancel| async move {
             let result = tokio::select! {
                 biased;
@@ -82,10 +82,10 @@ impl Task {
             ModelCallId::Step(agent) => {
                 self.update_views();
                 let worker = self.workers.get(&agent);
-                worker.map_or(f64::INFINITY, |worker| worker.steps.max_cost(&worker.view))
+                worker.map_or(f64::INFINITY, |worker| worker.step_runner.max_cost(&worker.view))
             }
             ModelCallId::Draft(action) => {
-                draft_editor::max_cost(self.steps_of(action).draft_editor().as_ref())
+                draft_editor::max_cost(self.step_runner_for(action).draft_editor().as_ref())
             }
             // Known since the title was requested.
             ModelCallId::Title => f64::INFINITY,
@@ -95,35 +95,38 @@ impl Task {
     /// Brings the views of all agents up to the end of the log.
     fn update_views(&mut self) {
         for (agent, _) in self.state.agents() {
-            let worker = self.workers.entry(agent).or_insert_with(|| {
-                let child = agent.and_then(|id| self.state.children.get(&id));
-                let steps = child.and_then(|child| self.steps.of(&child.agent));
-                let steps = steps.unwrap_or_else(|| self.steps.clone());
-                AgentWorker { view: View::for_agent(agent), steps, running_step: None }
+            let worker = self.workers.entry(agent).or_insert_with(|| AgentWorker {
+                view: View::for_agent(agent),
+                step_runner: step_runner(&self.state, &self.step_runner, agent),
+                running_step: None,
             });
             worker.view.update(&self.events);
         }
         self.events.clear();
     }
 
-    pub(super) fn current_place(&self) -> Place {
+    pub(super) fn current_workspace(&self) -> StepWorkspace {
         let repository = self.state.repository().unwrap_or_default();
-        Place { sandbox: self.sandbox.clone(), repository }
+        StepWorkspace { sandbox: self.sandbox.clone(), repository }
     }
 
-    /// The steps of the agent that takes an action.
-    pub(super) fn steps_of(&self, action: EventId) -> Steps {
+    /// Returns the step runner of the agent that takes an action.
+    pub(super) fn step_runner_for(&self, action: EventId) -> StepRunner {
         let pending = self.state.pending().find(|(_, pending)| pending.action == action);
-        let child = pending.and_then(|(agent, _)| self.state.children.get(&agent?));
-        child.and_then(|child| self.steps.of(&child.agent)).unwrap_or_else(|| self.steps.clone())
+        step_runner(&self.state, &self.step_runner, pending.and_then(|(agent, _)| agent))
     }
+}
+
+fn step_runner(state: &State, own: &StepRunner, agent: AgentId) -> StepRunner {
+    let child = agent.and_then(|id| state.children.get(&id));
+    child.and_then(|child| own.for_agent(&child.agent)).unwrap_or_else(|| own.clone())
 }
 
 /// Reports the progress of an agent's call to its model to clients, and retries to the task, which records them.
 fn report_progress(
     agent: AgentId,
     seen: EventId,
-    live: broadcast::Sender<Live>,
+    live: broadcast::Sender<LiveUpdate>,
     retries: mpsc::Sender<StepRetry>,
 ) -> impl Fn(LlmProgress) {
     move |progress| {
@@ -138,7 +141,7 @@ fn report_progress(
             // A full queue is no failure: see `MAX_QUEUED_RETRIES`.
             drop(retries.try_send(StepRetry { agent, seen, retry, is_rate_limited }));
         }
-        // Fails if no client listens.
-        drop(live.send(Live::Model { agent, progress }));
+        // Fails if no client is subscribed.
+        drop(live.send(LiveUpdate::Model { agent, progress }));
     }
 }

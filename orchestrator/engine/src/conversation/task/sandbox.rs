@@ -1,4 +1,4 @@
-//! Work in the sandbox and at tool servers: connecting, and performing actions.
+//! ScheduledWork in the sandbox and at tool servers: connecting, and performing actions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use tracing::Instrument as _;
 use super::{Task, WorkResult};
 use crate::agent::tools::add_code_graph;
 use crate::conversation::input::InputKind;
-use crate::conversation::live::Live;
-use crate::conversation::parts::Parts;
+use crate::conversation::live::LiveUpdate;
+use crate::conversation::parts::EngineParts;
 use crate::conversation::terminal::interrupted;
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
 
@@ -32,10 +32,10 @@ pub(super) struct RunningAction {
 
 impl Task {
     pub(super) fn create_sandbox(&mut self) {
-        let Parts { provider, spec, .. } = self.parts.clone();
+        let EngineParts { provider, spec, .. } = self.parts.clone();
         let live = self.live.clone();
         let creating = async move {
-            let on_progress = move |progress| drop(live.send(Live::Start(progress)));
+            let on_progress = move |progress| drop(live.send(LiveUpdate::Start(progress)));
             WorkResult::Sandbox(provider.create(&spec, &on_progress).await.map(Arc::from))
         };
         self.work.spawn(creating.instrument(tracing::info_span!("create_sandbox")));
@@ -66,7 +66,7 @@ impl Task {
         }
     }
 
-    /// Starts work on an action, and hands it the token by which it is cancelled.
+    /// Starts work on an action with a token that cancels it.
     pub(super) fn start_action<F>(
         &mut self,
         action: EventId,
@@ -81,19 +81,19 @@ impl Task {
         self.actions.insert(action, RunningAction { cancel, is_for_sandbox, abort });
     }
 
-    /// Has a tool server perform an action. A cancelled call is interrupted: the server cannot be asked for its result.
+    /// Calls a tool of a tool server. A cancelled call is interrupted, because its result cannot be read later.
     pub(super) fn call_tool(&mut self, action: EventId, call: CallToolMcpAction) {
-        let (steps, place) = (self.steps_of(action), self.current_place());
+        let (runner, workspace) = (self.step_runner_for(action), self.current_workspace());
         self.start_action(action, false, |cancel| async move {
-            let answer = async {
+            let response = async {
                 // Starts servers that an earlier process had started, or that have exited.
-                drop(steps.offer(&place).await);
-                steps.tool_servers().call(&call.name, &call.arguments).await
+                drop(runner.offer(&workspace).await);
+                runner.tool_servers().call(&call.name, &call.arguments).await
             };
             let observation = tokio::select! {
                 biased;
                 () = cancel.cancelled() => interrupted("the user stopped the tool server's call"),
-                observation = answer => observation,
+                observation = response => observation,
             };
             WorkResult::Action { action, result: Ok(observation) }
         });
@@ -116,9 +116,9 @@ impl Task {
             tracing::debug!("performing an action");
             let on_output = move |chunk: OutputChunk<'_>| {
                 drop(live.send(match chunk {
-                    OutputChunk::Bytes { bytes, .. } => Live::Output { action, bytes: bytes.to_vec() },
+                    OutputChunk::Bytes { bytes, .. } => LiveUpdate::Output { action, bytes: bytes.to_vec() },
                     OutputChunk::Gap { from, to } => {
-                        Live::OutputGap { action, bytes: to.saturating_sub(from) }
+                        LiveUpdate::OutputGap { action, bytes: to.saturating_sub(from) }
                     }
                 }));
             };

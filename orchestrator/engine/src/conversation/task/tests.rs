@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::agent::{Agent, AgentStep, TeamMember};
 use crate::condenser::Noop;
-use crate::conversation::{Conversation, Parts};
+use crate::conversation::{Conversation, EngineParts};
 use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 use crate::sandbox::SandboxSpec;
 use crate::testing::{MemoryStore, ScriptedProvider, ScriptedResult, UnusedLlm};
@@ -96,8 +96,8 @@ fn started() -> ConversationStarted {
     }
 }
 
-fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) -> Parts {
-    Parts {
+fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) -> EngineParts {
+    EngineParts {
         store: Arc::new(MemoryStore::default()),
         write_lock: Arc::new(()),
         own: TeamMember {
@@ -120,13 +120,13 @@ async fn step_does_not_wait_for_a_title() {
     let provider = ScriptedProvider::new(|request| panic!("{request:?}"));
     let parts = parts(&provider, Arc::new(Finishing(0.0)), Arc::new(Finishing(f64::INFINITY)));
     let started = ConversationStarted { max_budget: Some(1.0), ..started() };
-    let conversation = Conversation::begin(parts, id(), started).await.unwrap();
-    conversation.entitle(Arc::new(Finishing(0.9)), "work".into()).unwrap();
-    conversation.say(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
+    let conversation = Conversation::start(parts, id(), started).await.unwrap();
+    conversation.request_title(Arc::new(Finishing(0.9)), "work".into()).unwrap();
+    conversation.send_message(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
     let finished = conversation.wait_for(|state| state.agent_state == AgentState::Finished);
     let state = tokio::time::timeout(Duration::from_secs(3600), finished).await.unwrap();
     assert_eq!(state.title, None, "it is still looked for");
-    conversation.close(crate::conversation::Afterwards::Remove).await.unwrap();
+    conversation.close(crate::conversation::SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,10 +145,10 @@ async fn next_setup_step_follows_when_one_times_out() {
     let parts = parts(&provider, Arc::new(Unasked), Arc::new(UnusedLlm));
     let started = ConversationStarted { setup: Some(WorkspaceSetup::Folder), ..started() };
     let begun = Instant::now();
-    let conversation = Conversation::begin(parts, id(), started).await.unwrap();
+    let conversation = Conversation::start(parts, id(), started).await.unwrap();
     let state = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserInput).await;
     assert_eq!((state.setup_step(), provider.runs().len()), (None, 2));
     let took = begun.elapsed().as_secs_f64();
     assert!((590.0..=601.0).contains(&took), "{took}");
-    conversation.close(crate::conversation::Afterwards::Remove).await.unwrap();
+    conversation.close(crate::conversation::SandboxDisposition::Remove).await.unwrap();
 }

@@ -3,7 +3,7 @@
 //! Two laws keep it small. An agent's step is due exactly when [`State::is_stepping`], and a pending action is due when
 //! [`State::is_performing`]: not in `error`, so that leaving `error` performs it again under the same id, and not before
 //! the user confirmed it. An input therefore only changes the state. Then
-//! [`Turn::settle`] schedules the steps that are due, and [`Turn::reconcile`] starts and abandons work.
+//! [`Transition::settle`] schedules the steps that are due, and [`Transition::reconcile`] starts and abandons work.
 //!
 //! `states.md` lists every path from state to state. A test compares it with this module.
 
@@ -22,34 +22,34 @@ use protocol::record::{ConversationTitled, LimitReached};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, Record, Timestamp};
 
-use super::input::{Begin, Effect, Input, InputKind};
+use super::input::{ConversationStart, Effect, Input, InputKind};
 use super::limits::{BUDGET_REACHED, LimitExceeded};
-use super::state::{AgentId, ModelCallId, Pending, State, TitleSearch, Work};
+use super::state::{AgentId, ModelCallId, PendingAction, ScheduledWork, State, TitleSearch};
 use super::terminal::{STOPPED, interrupted, not_performed};
 use crate::agent::ModelCall;
 use crate::clock;
-use delegation::Ending;
+use delegation::TaskOutcome;
 
 /// `error_id` of the notice that the sandbox is not the one that the agent used before.
 pub const SANDBOX_REPLACED: &str = "SANDBOX$REPLACED";
 
 /// Applies an input. Returns the new state, and the effects in order.
 pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
-    let mut turn = Turn::new(state, input.at);
+    let mut transition = Transition::new(state, input.at);
     let mut effects = Vec::new();
-    if turn.state.started.is_some() || matches!(input.kind, InputKind::Begin(_)) {
-        turn.apply_input(input.kind);
-        turn.settle();
-        effects = turn.reconcile();
+    if transition.state.started.is_some() || matches!(input.kind, InputKind::Start(_)) {
+        transition.apply_input(input.kind);
+        transition.settle();
+        effects = transition.reconcile();
     }
-    if !turn.events.is_empty() {
-        effects.insert(0, Effect::Append(turn.events));
+    if !transition.events.is_empty() {
+        effects.insert(0, Effect::Append(transition.events));
     }
-    (turn.state, effects)
+    (transition.state, effects)
 }
 
-/// One transition in the making: events are folded as they are made.
-struct Turn {
+/// A transition in progress. Events are applied to the state as they are appended.
+struct Transition {
     state: State,
     at: Timestamp,
     events: Vec<Event>,
@@ -57,11 +57,11 @@ struct Turn {
     abandoned: Vec<Effect>,
     /// Actions in flight that are to be cancelled.
     cancelled: Vec<EventId>,
-    /// Calls that wait until their maximum cost, or that of others, is known.
+    /// Calls whose maximum cost is to be estimated.
     estimated: BTreeSet<ModelCallId>,
 }
 
-impl Turn {
+impl Transition {
     fn new(state: State, at: Timestamp) -> Self {
         Self {
             state,
@@ -75,7 +75,7 @@ impl Turn {
 
     fn apply_input(&mut self, input: InputKind) {
         match input {
-            InputKind::Begin(begin) => self.begin(*begin),
+            InputKind::Start(start) => self.start(*start),
             InputKind::Recovered => self.recover(),
             InputKind::UserMessage(message) => self.on_user_message(message),
             InputKind::UserStop => self.stop(),
@@ -86,7 +86,7 @@ impl Turn {
             InputKind::UserReject { action, reason } => self.reject(action, &reason),
             InputKind::CallRetried { agent, retry, is_rate_limited } => {
                 if self.state.schedule.is_step_started(agent) {
-                    self.call_retried(agent, retry, is_rate_limited);
+                    self.on_call_retried(agent, retry, is_rate_limited);
                 }
             }
             InputKind::StepDeferred { agent, notices } => {
@@ -102,27 +102,27 @@ impl Turn {
             InputKind::StepDone { agent, seen, result } => {
                 if self.finish_step(agent) {
                     match result {
-                        Ok(step) => self.act(agent, *step, seen),
-                        Err(error) => self.fail_step(agent, &error),
+                        Ok(step) => self.on_step_done(agent, *step, seen),
+                        Err(error) => self.on_step_failed(agent, &error),
                     }
                 }
             }
             InputKind::ActionDone { action, observation } => {
                 let agent = self.state.pending().find(|(_, pending)| pending.action == action);
                 if let Some((agent, _)) = agent {
-                    self.action_done(agent, *observation);
+                    self.on_action_done(agent, *observation);
                 }
             }
-            InputKind::EditDrafted { action, drafted } => {
+            InputKind::DraftDone { action, result } => {
                 let agent = self.state.pending().find(|(_, pending)| pending.action == action);
                 if let Some((agent, _)) = agent {
-                    self.edit_drafted(agent, action, drafted);
+                    self.on_draft_done(agent, action, result);
                 }
             }
-            InputKind::SandboxReady(lease) => self.sandbox_ready(lease),
-            InputKind::SandboxFailed { reason } => self.sandbox_failed(&reason),
-            InputKind::SandboxLost { detail } => self.sandbox_lost(&detail),
-            InputKind::SandboxRemoved => self.sandbox_removed(),
+            InputKind::SandboxReady(lease) => self.on_sandbox_ready(lease),
+            InputKind::SandboxFailed { reason } => self.on_sandbox_failed(&reason),
+            InputKind::SandboxLost { detail } => self.on_sandbox_lost(&detail),
+            InputKind::SandboxRemoved => self.on_sandbox_removed(),
             InputKind::CostEstimated { call, max_cost } => {
                 if let Some(work) = self.state.schedule.work_mut(call) {
                     work.max_cost = Some(max_cost);
@@ -137,22 +137,22 @@ impl Turn {
         }
     }
 
-    fn begin(&mut self, begin: Begin) {
+    fn start(&mut self, start: ConversationStart) {
         if self.state.started.is_none() {
-            self.append(None, EventSource::Environment, Record::from(begin.started));
-            self.append(None, EventSource::Agent, Action::from(begin.system));
+            self.append(None, EventSource::Environment, Record::from(start.started));
+            self.append(None, EventSource::Agent, Action::from(start.system));
             self.change_state(AgentState::Loading, "");
         }
     }
 
     fn request_title(&mut self, message: String, max_cost: f64) {
         if self.state.title.is_none() && self.state.schedule.title.is_none() {
-            let work = Work { max_cost: Some(max_cost), ..Work::default() };
+            let work = ScheduledWork { max_cost: Some(max_cost), ..ScheduledWork::default() };
             self.state.schedule.title = Some(TitleSearch { message, work });
         }
     }
 
-    /// The first title stays.
+    /// Sets the title, unless there is one.
     fn set_title(&mut self, title: String, call: Option<&ModelCall>) {
         if self.state.title.is_none() {
             let title = Record::from(ConversationTitled { title });
@@ -165,17 +165,19 @@ impl Turn {
     /// Resumes the work of an earlier process.
     fn recover(&mut self) {
         // A tool server cannot be asked for the result of an earlier call.
-        for agent in self.agents_with_pending(|pending| !pending.is_asked && !pending.is_for_sandbox()) {
-            self.end_pending(agent, interrupted("the program ended while the tool server was asked"));
+        for agent in
+            self.agents_with_pending(|pending| !pending.awaits_confirmation && !pending.is_for_sandbox())
+        {
+            self.end_pending(agent, interrupted("the program ended during the tool server's call"));
         }
-        // A log may end in the middle of what belongs together: a fork, or one of V0's.
+        // The log of a fork or of V0 can end between a delegation and its briefing.
         let unbriefed = self.state.children.iter().filter(|(_, child)| !child.is_briefed);
         for child in unbriefed.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.end_child(child, &Ending::Failed("it was never told its task".into()));
+            self.end_child(child, &TaskOutcome::Failed("it did not receive its task".into()));
         }
         let has_answered = match self.state.agent_state {
             AgentState::UserConfirmed | AgentState::UserRejected => true,
-            AgentState::AwaitingUserConfirmation => self.state.asked().is_none(),
+            AgentState::AwaitingUserConfirmation => self.state.awaiting_confirmation().is_none(),
             _ => false,
         };
         if has_answered {
@@ -183,25 +185,25 @@ impl Turn {
         }
     }
 
-    /// Ends abandoned tasks and drafts, continues the set-up, and schedules the steps that are due.
+    /// Ends abandoned tasks and refused drafts, continues the set-up, and schedules due steps.
     fn settle(&mut self) {
         if self.state.is_budget_reached() {
-            // A step that waits for the calls in flight is decided again, and not started. The free ones are kept, with their
-            // measured cost: to measure it again would not end.
+            // Steps that wait for calls in flight are scheduled again below, where the budget holds them. Steps that cost nothing
+            // stay, with their estimate: estimating them again would not end.
             let mut steps = std::mem::take(&mut self.state.schedule.steps);
             steps.retain(|agent, work| work.is_started || self.state.waits_for_children(*agent));
             self.state.schedule.steps = steps;
         }
         loop {
             if let Some(child) = self.abandoned_child() {
-                self.end_child(child, &Ending::Stopped);
+                self.end_child(child, &TaskOutcome::Stopped);
             } else if let Some((agent, reason)) = self.refused_draft() {
                 self.end_pending(agent, not_performed(reason));
             } else if self.is_setup_due() {
                 self.set_up();
-            } else if let Some(agent) = self.due() {
+            } else if let Some(agent) = self.agent_with_due_step() {
                 if !self.hold_step(agent) {
-                    self.state.schedule.steps.insert(agent, Work::default());
+                    self.state.schedule.steps.insert(agent, ScheduledWork::default());
                 }
             } else {
                 return;
@@ -209,8 +211,8 @@ impl Turn {
         }
     }
 
-    /// The draft of an edit that no model is asked to write out any more, with the reason. Its agent receives the
-    /// reason and, if the budget is reached, is held at its next step.
+    /// Agent of a draft that is not written out, with the reason: the user stopped it, or the budget is reached. The agent
+    /// receives the reason. If the budget is reached, its next step is held.
     fn refused_draft(&self) -> Option<(AgentId, &'static str)> {
         let mut drafts = self.state.pending().filter(|(_, pending)| {
             pending.is_draft()
@@ -226,7 +228,7 @@ impl Turn {
         })
     }
 
-    fn due(&self) -> Option<AgentId> {
+    fn agent_with_due_step(&self) -> Option<AgentId> {
         let mut agents = self.state.agents().map(|(agent, _)| agent);
         agents.find(|agent| self.state.is_stepping(*agent) && !self.state.schedule.steps.contains_key(agent))
     }
@@ -245,9 +247,9 @@ impl Turn {
         let due = self.state.schedule.steps.keys().filter(|agent| !self.state.waits_for_children(**agent));
         let limit = self.state.limit_exceeded(due.count());
         if let Some(stuck) = self.state.detected_loop(agent) {
-            let detected = stuck.detected();
-            let reason = detected.content.clone();
-            self.append(agent, EventSource::Environment, detected);
+            let observation = stuck.to_observation();
+            let reason = observation.content.clone();
+            self.append(agent, EventSource::Environment, observation);
             self.fail(agent, &reason);
         } else if let Some(exceeded) = limit {
             if agent.is_none() {
@@ -261,25 +263,25 @@ impl Turn {
         true
     }
 
-    /// Fails an agent: the conversation's own until the user resumes it, another one for good.
+    /// Fails an agent. The user can resume the conversation's own; any other one ends.
     fn fail(&mut self, agent: AgentId, reason: &str) {
         match agent {
             None => self.change_state(AgentState::Error, reason),
-            Some(child) => self.end_child(child, &Ending::Failed(reason.to_owned())),
+            Some(child) => self.end_child(child, &TaskOutcome::Failed(reason.to_owned())),
         }
     }
 
-    /// The state in which agents step.
+    /// Returns the state in which agents step.
     fn working_state(&self) -> AgentState {
-        match self.state.asked() {
+        match self.state.awaiting_confirmation() {
             Some(_) => AgentState::AwaitingUserConfirmation,
             None => AgentState::Running,
         }
     }
 
     /// Agents whose pending action matches.
-    fn agents_with_pending(&self, is_like_that: impl Fn(&Pending) -> bool) -> Vec<AgentId> {
-        let pending = self.state.pending().filter(|(_, pending)| is_like_that(pending));
+    fn agents_with_pending(&self, matches: impl Fn(&PendingAction) -> bool) -> Vec<AgentId> {
+        let pending = self.state.pending().filter(|(_, pending)| matches(pending));
         pending.map(|(agent, _)| agent).collect()
     }
 
@@ -302,7 +304,7 @@ impl Turn {
         self.push(event);
     }
 
-    /// The totals with one more call.
+    /// Returns the totals including a call. `None` if there was no call.
     fn metrics_with(&self, call: Option<&ModelCall>) -> Option<Metrics> {
         let mut metrics = self.state.metrics.totals();
         call?.record_in(&mut metrics, clock::epoch_seconds(&self.at));
@@ -310,8 +312,8 @@ impl Turn {
     }
 
     fn change_state_for_user(&mut self, agent_state: AgentState, thought: &str) {
-        let asked = ChangeAgentStateAction { agent_state, thought: thought.to_owned() };
-        self.append(None, EventSource::User, Action::from(asked));
+        let action = ChangeAgentStateAction { agent_state, thought: thought.to_owned() };
+        self.append(None, EventSource::User, Action::from(action));
         self.change_state(agent_state, "");
     }
 
@@ -333,7 +335,7 @@ impl Turn {
 
     fn push(&mut self, event: Event) -> EventId {
         let id = event.id;
-        // A step that waits is taken on the whole log, and may cost more by then.
+        // A step that is not started yet will see this event, which can increase its cost.
         let call = ModelCallId::Step(event.delegation);
         if let Some(work) = self.state.schedule.work_mut(call).filter(|work| !work.is_started) {
             work.max_cost = None;

@@ -1,47 +1,48 @@
-//! What becomes of the sandbox, and of what was being done in it.
+//! Changes of the sandbox, the set-up of its workspace, and results of actions.
 
 use protocol::record::{EditDrafted, SandboxLeased, SandboxReleased};
 use protocol::{Action, AgentState, EventId, EventSource, Observation, Record};
 
-use super::{AgentId, SANDBOX_REPLACED, Turn};
-use crate::conversation::setup::{self, Outcome, SetupStep};
-use crate::conversation::state::{Pending, Request, SandboxConnection};
+use super::{AgentId, SANDBOX_REPLACED, Transition};
+use crate::conversation::setup::{self, SetupStep, SetupStepResult};
+use crate::conversation::state::{PendingAction, PendingRequest, SandboxConnection};
 use crate::conversation::terminal::{STOPPED, interrupted, not_performed};
 use crate::draft_editor::DraftResult;
 
-/// How often in a row a sandbox may be lost in the middle of its set-up: what a set-up script kills is not placed for ever.
+/// Maximum number of sandboxes in a row that may be lost during set-up. Bounds a set-up script that kills its sandbox.
 const MAX_SETUP_LOSSES: u32 = 2;
 
-impl Turn {
-    pub(super) fn sandbox_ready(&mut self, lease: SandboxLeased) {
+impl Transition {
+    pub(super) fn on_sandbox_ready(&mut self, lease: SandboxLeased) {
         if self.state.lease.as_ref() != Some(&lease) {
-            let is_another = self.state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
-            let told = is_another.then(|| replaced(&lease));
+            let is_new = self.state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
+            let notice = is_new.then(|| replacement_notice(&lease));
             self.append(None, EventSource::Environment, Record::from(lease));
-            self.notify_agents(told);
+            if let Some(notice) = notice {
+                self.notify_agents(&notice);
+            }
         }
         self.state.schedule.sandbox = SandboxConnection::Connected;
     }
 
-    /// Tells every agent what it may have wrong now. In the log, so that it stands where it was told, and once.
-    fn notify_agents(&mut self, told: Option<Observation>) {
-        let Some(told) = told else { return };
+    /// Notifies all agents that have stepped. The log has the notice, so that it is not repeated after a crash.
+    fn notify_agents(&mut self, notice: &Observation) {
         for agent in self.state.agents_with_steps().collect::<Vec<_>>() {
-            self.append(agent, EventSource::Environment, told.clone());
+            self.append(agent, EventSource::Environment, notice.clone());
         }
     }
 
-    /// Whether the workspace waits for its next set-up step, and the sandbox for work.
+    /// Whether the next set-up step of the workspace can start, or its end can be recorded.
     pub(super) fn is_setup_due(&self) -> bool {
         self.state.agent_state == AgentState::Loading
             && self.is_connected()
             && self.state.own.pending.is_none()
     }
 
-    /// Takes the next step of the workspace's set-up, or lets the agent work.
+    /// Starts the next set-up step of the workspace. If there is none, the agent can work.
     pub(super) fn set_up(&mut self) {
         if let Some(step) = self.state.setup_step() {
-            return self.begin_setup_step(step);
+            return self.start_setup_step(step);
         }
         let next = match self.state.last_user_message {
             Some(_) => self.working_state(),
@@ -50,7 +51,7 @@ impl Turn {
         self.change_state(next, "");
     }
 
-    fn begin_setup_step(&mut self, step: SetupStep) {
+    fn start_setup_step(&mut self, step: SetupStep) {
         let setup = self.state.started.as_ref().and_then(|started| started.setup.clone());
         let (Some(setup), Some(lease)) = (setup, &self.state.lease) else { return };
         let action = step.action(&setup, &lease.working_dir);
@@ -59,55 +60,54 @@ impl Turn {
         self.push(event);
     }
 
-    pub(super) fn action_done(&mut self, agent: AgentId, observation: Observation) {
-        let ended = self.state.run(agent).and_then(|run| run.pending.clone());
+    pub(super) fn on_action_done(&mut self, agent: AgentId, observation: Observation) {
+        let completed = self.state.run(agent).and_then(|run| run.pending.clone());
         self.end_pending(agent, observation.clone());
         if self.state.agent_state != AgentState::Loading {
             return;
         }
-        if let Some(Pending {
+        if let Some(PendingAction {
             setup: Some(step),
-            request: Request::Sandbox(request),
+            request: PendingRequest::Sandbox(request),
             is_stopped: false,
             ..
-        }) = ended
+        }) = completed
         {
-            match SetupStep::outcome(&observation) {
-                Outcome::Done => {}
-                Outcome::Failed if !step.is_required() => {}
-                Outcome::Failed | Outcome::Cut => {
-                    self.change_state(AgentState::Error, &setup::failure(&request, &observation));
+            match SetupStep::result(&observation) {
+                SetupStepResult::Done => {}
+                SetupStepResult::Failed if !step.is_required() => {}
+                SetupStepResult::Failed | SetupStepResult::Interrupted => {
+                    self.change_state(AgentState::Error, &setup::describe_failure(&request, &observation));
                 }
             }
         }
     }
 
-    /// A draft was written out, or not; what that cost is kept either way. The edit takes the draft's place, and is
-    /// performed unless the user has stopped it.
-    pub(super) fn edit_drafted(&mut self, agent: AgentId, action: EventId, drafted: DraftResult) {
-        let DraftResult { call, edit } = drafted;
+    /// Records the cost of a draft. Its edit is performed in its place, unless there is none or the user has stopped it.
+    pub(super) fn on_draft_done(&mut self, agent: AgentId, action: EventId, result: DraftResult) {
+        let DraftResult { call, edit } = result;
         let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
         let is_stopped = pending.is_some_and(|pending| pending.is_stopped);
-        let (edit, refused) = match edit {
+        let (edit, refusal) = match edit {
             Ok(_) if is_stopped => (None, Some(STOPPED.into())),
             Ok(edit) => (Some(*edit), None),
-            Err(why) => (None, Some(why)),
+            Err(reason) => (None, Some(reason)),
         };
         if edit.is_some() || call.is_some() {
             let mut event = self.event(agent, EventSource::Environment, Record::from(EditDrafted { edit }));
             event.llm_metrics = self.metrics_with(call.as_ref());
             self.push(event);
         }
-        match refused {
-            Some(why) => self.end_pending(agent, not_performed(&why)),
-            // What was in flight was the draft. The edit is started under the same id.
+        match refusal {
+            Some(reason) => self.end_pending(agent, not_performed(&reason)),
+            // The work in flight was the draft. The edit starts under the same id.
             None => _ = self.state.schedule.actions.remove(&action),
         }
     }
 
-    /// An action that waits for a leased sandbox keeps waiting: it may run there. One that no sandbox has seen ends. No agent
-    /// steps without its sandbox.
-    pub(super) fn sandbox_failed(&mut self, reason: &str) {
+    /// Actions that may run in a leased sandbox stay pending. If there is no lease, they end. No agent steps without its
+    /// sandbox.
+    pub(super) fn on_sandbox_failed(&mut self, reason: &str) {
         self.disconnect();
         let waiting =
             self.agents_with_pending(|pending| pending.is_for_sandbox() && self.state.is_performing(pending));
@@ -123,7 +123,7 @@ impl Turn {
                     self.change_state(AgentState::Error, reason);
                 }
             }
-            // Held or stopped, and the sandbox that the action ran in cannot be reached.
+            // The agent is held, and the sandbox of its action cannot be reached.
             _ => {
                 for agent in waiting {
                     self.end_pending(agent, interrupted(reason));
@@ -132,13 +132,13 @@ impl Turn {
         }
     }
 
-    pub(super) fn sandbox_lost(&mut self, detail: &str) {
-        // Nothing was done in one that was lost while it was placed.
+    pub(super) fn on_sandbox_lost(&mut self, detail: &str) {
+        // No action was started in a sandbox that was lost during its creation.
         if self.state.lease.is_none() {
-            return self.sandbox_failed(detail);
+            return self.on_sandbox_failed(detail);
         }
         self.release();
-        self.end_lost(detail);
+        self.end_sandbox_actions(detail);
         if self.state.agent_state != AgentState::Loading {
             return;
         }
@@ -148,20 +148,23 @@ impl Turn {
         }
     }
 
-    pub(super) fn sandbox_removed(&mut self) {
+    pub(super) fn on_sandbox_removed(&mut self) {
         self.release();
-        self.end_lost("its sandbox was removed");
+        self.end_sandbox_actions("its sandbox was removed");
     }
 
-    /// Ends what was in a sandbox, or would have been, and holds the agents until the next one is ready for them.
-    fn end_lost(&mut self, detail: &str) {
-        for agent in self.agents_with_pending(Pending::is_for_sandbox) {
+    /// Ends all actions of the sandbox, and holds the agents until the next sandbox is set up.
+    fn end_sandbox_actions(&mut self, detail: &str) {
+        for agent in self.agents_with_pending(PendingAction::is_for_sandbox) {
             let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
-            let is_begun = !pending.is_some_and(|pending| pending.is_asked || pending.is_draft());
-            let ending = if is_begun { interrupted(detail) } else { not_performed(detail) };
-            self.end_pending(agent, ending);
+            let is_started =
+                !pending.is_some_and(|pending| pending.awaits_confirmation || pending.is_draft());
+            let observation = if is_started { interrupted(detail) } else { not_performed(detail) };
+            self.end_pending(agent, observation);
         }
-        if self.state.agent_state == AgentState::AwaitingUserConfirmation && self.state.asked().is_none() {
+        if self.state.agent_state == AgentState::AwaitingUserConfirmation
+            && self.state.awaiting_confirmation().is_none()
+        {
             self.change_state(AgentState::Running, "");
         }
         // The agents step again when the next sandbox is set up.
@@ -179,10 +182,10 @@ impl Turn {
     }
 }
 
-/// What an agent has to know of a sandbox that stands in the place of another one.
-fn replaced(lease: &SandboxLeased) -> Observation {
+/// Notice for agents whose sandbox was replaced.
+fn replacement_notice(lease: &SandboxLeased) -> Observation {
     let text = format!(
-        "The sandbox was replaced by a new one: the shell, processes, Python variables and browser pages of before are \
+        "The sandbox was replaced by a new one: the previous shell, processes, Python variables and browser pages are \
          gone, and so may be files outside of {}.",
         lease.working_dir
     );

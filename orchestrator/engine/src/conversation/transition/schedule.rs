@@ -5,13 +5,13 @@ use std::time::Duration;
 use protocol::sandbox_api::SandboxAction;
 use protocol::{AgentState, EventId};
 
-use super::Turn;
+use super::Transition;
 use crate::clock;
 use crate::conversation::input::Effect;
 use crate::conversation::limits::Admission;
-use crate::conversation::state::{AgentId, ModelCallId, Pending, Request, SandboxConnection};
+use crate::conversation::state::{AgentId, ModelCallId, PendingAction, PendingRequest, SandboxConnection};
 
-impl Turn {
+impl Transition {
     /// Brings the schedule in line with the state. Returns the effects that do so, in order.
     pub(super) fn reconcile(&mut self) -> Vec<Effect> {
         self.drop_obsolete();
@@ -23,7 +23,7 @@ impl Turn {
             .extend(std::mem::take(&mut self.cancelled).into_iter().map(|action| Effect::Cancel { action }));
         effects.extend(self.start_steps());
         effects.extend(self.start_title_search());
-        // One at a time: with each cost, it is decided again whether the others are needed.
+        // One at a time: each estimate can make the others unnecessary.
         effects.extend(self.estimated.pop_first().map(Effect::EstimateCost));
         effects
     }
@@ -91,7 +91,7 @@ impl Turn {
         }
     }
 
-    /// Connects to a sandbox as soon as something needs one.
+    /// Connects to a sandbox once work needs one.
     fn connect(&mut self) -> Option<Effect> {
         if self.state.schedule.sandbox != SandboxConnection::Absent || !self.needs_sandbox() {
             return None;
@@ -106,10 +106,10 @@ impl Turn {
     fn needs_sandbox(&self) -> bool {
         self.state.agent_state == AgentState::Loading
             || self.state.schedule.steps.values().any(|work| !work.is_started)
-            || self.waiting_actions().any(Pending::is_for_sandbox)
+            || self.waiting_actions().any(PendingAction::is_for_sandbox)
     }
 
-    fn waiting_actions(&self) -> impl Iterator<Item = &Pending> {
+    fn waiting_actions(&self) -> impl Iterator<Item = &PendingAction> {
         let pending = self.state.pending().map(|(_, pending)| pending);
         pending.filter(|pending| {
             let work = self.state.schedule.actions.get(&pending.action);
@@ -118,7 +118,7 @@ impl Turn {
     }
 
     fn start_actions(&mut self) -> Vec<Effect> {
-        let waiting: Vec<Pending> = self.waiting_actions().cloned().collect();
+        let waiting: Vec<PendingAction> = self.waiting_actions().cloned().collect();
         let mut effects = Vec::new();
         for pending in waiting {
             let action = pending.action;
@@ -133,11 +133,11 @@ impl Turn {
         effects
     }
 
-    fn start_action(&self, pending: &Pending) -> Effect {
+    fn start_action(&self, pending: &PendingAction) -> Effect {
         let action = pending.action;
         match &pending.request {
-            Request::Tool(call) => Effect::CallTool { action, call: Box::new(call.clone()) },
-            Request::Sandbox(request) => {
+            PendingRequest::Tool(call) => Effect::CallTool { action, call: Box::new(call.clone()) },
+            PendingRequest::Sandbox(request) => {
                 let request = Box::new(request.clone());
                 if let SandboxAction::Edit(draft) = &request.action
                     && draft.is_draft()
@@ -145,7 +145,7 @@ impl Turn {
                     return Effect::WriteDraft { action, draft: Box::new(draft.clone()), request };
                 }
                 let now = clock::epoch_seconds(&self.at);
-                // A difference that is no duration is negative: the time has passed.
+                // A negative difference is no duration: the deadline has passed.
                 let remaining = |at| Duration::try_from_secs_f64(at - now).unwrap_or_default();
                 Effect::Execute { action, request, time_left: pending.cancelled_at.map(remaining) }
             }

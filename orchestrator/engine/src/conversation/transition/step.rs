@@ -1,4 +1,4 @@
-//! What comes of an agent's step, and of the action that it decided on.
+//! Results of agents' steps.
 
 use protocol::action::CondensationRequestAction;
 use protocol::observation::ThinkObservation;
@@ -6,25 +6,25 @@ use protocol::record::ModelRetried;
 use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, AgentState, EventBody, EventId, EventSource, Observation, Record};
 
-use super::delegation::Ending;
-use super::{AgentId, Turn};
+use super::delegation::TaskOutcome;
+use super::{AgentId, Transition};
 use crate::agent::{AgentStep, update_task_list};
 use crate::conversation::input::Notice;
 use crate::conversation::terminal::not_performed;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
 
-impl Turn {
+impl Transition {
     pub(super) fn append_notices(&mut self, agent: AgentId, notices: Vec<Notice>) {
-        let mut before = None;
+        let mut previous = None;
         for Notice { source, body, is_result } in notices {
             let mut event = self.event(agent, source, body);
-            event.cause = before.filter(|_| is_result);
-            before = Some(self.push(event));
+            event.cause = previous.filter(|_| is_result);
+            previous = Some(self.push(event));
         }
     }
 
-    pub(super) fn call_retried(&mut self, agent: AgentId, retry: ModelRetried, is_rate_limited: bool) {
+    pub(super) fn on_call_retried(&mut self, agent: AgentId, retry: ModelRetried, is_rate_limited: bool) {
         let reason = retry.reason.clone();
         self.append(agent, EventSource::Environment, Record::from(retry));
         if is_rate_limited && self.state.agent_state == AgentState::Running {
@@ -32,56 +32,58 @@ impl Turn {
         }
     }
 
-    /// An agent decided. Whatever it is gets its ending here, waits for the user, or is performed.
-    pub(super) fn act(&mut self, agent: AgentId, mut step: AgentStep, seen: EventId) {
+    /// Applies an agent's decision. Its action completes here, awaits confirmation, or is scheduled.
+    pub(super) fn on_step_done(&mut self, agent: AgentId, mut step: AgentStep, seen: EventId) {
         if self.state.agent_state == AgentState::RateLimited {
             self.change_state(AgentState::Running, "");
         }
-        let waits = self.is_asked_about(&step.body);
-        if waits && let EventBody::Action(action) = &mut step.body {
+        let needs_confirmation = self.needs_confirmation(&step.body);
+        if needs_confirmation && let EventBody::Action(action) = &mut step.body {
             action.await_confirmation();
         }
         let id = self.append_step(agent, &step);
-        if waits {
+        if needs_confirmation {
             return self.change_state(AgentState::AwaitingUserConfirmation, &step.risk_reason);
         }
         let EventBody::Action(action) = step.body else { return };
         match action {
             Action::Finish(finish) => {
-                self.rest(agent, AgentState::Finished, seen, Ending::Finished(finish.into()));
+                let outcome = TaskOutcome::Finished(finish.into());
+                self.finish(agent, AgentState::Finished, seen, &outcome);
             }
             Action::Reject(reject) => {
-                self.rest(agent, AgentState::Rejected, seen, Ending::Refused(reject.into()));
+                let outcome = TaskOutcome::Refused(reject.into());
+                self.finish(agent, AgentState::Rejected, seen, &outcome);
             }
-            // Nobody answers an agent that was handed its task: what it says is what came of it.
+            // The agent of a delegated task has no user: its question is its outcome.
             Action::Message(message) if message.wait_for_response => {
-                let ending = Ending::Finished(message.content.into());
-                self.rest(agent, AgentState::AwaitingUserInput, seen, ending);
+                let outcome = TaskOutcome::Finished(message.content.into());
+                self.finish(agent, AgentState::AwaitingUserInput, seen, &outcome);
             }
             Action::Message(_) | Action::Condensation(_) | Action::CondensationRequest(_) => {}
             Action::Think(_) => {
-                let noted = Observation::new("The thought is noted.", ThinkObservation {});
-                self.append_outcome(agent, id, step.tool_call_metadata, noted);
+                let observation = Observation::new("The thought is noted.", ThinkObservation {});
+                self.append_outcome(agent, id, step.tool_call_metadata, observation);
             }
             Action::TaskTracking(tracking) => {
                 let tasks = self.state.run(agent).map(|run| run.tasks.as_slice()).unwrap_or_default();
-                let tracked = update_task_list(&tracking, tasks);
-                self.append_outcome(agent, id, step.tool_call_metadata, tracked);
+                let observation = update_task_list(&tracking, tasks);
+                self.append_outcome(agent, id, step.tool_call_metadata, observation);
             }
             Action::Delegate(delegate) => self.delegate(id, &delegate, step.briefing),
-            // It is performed.
+            // Scheduled.
             Action::CallToolMcp(_) => {}
             action if SandboxAction::try_from(action.clone()).is_ok() => {}
             other => {
-                let text = format!("nothing here performs the action `{}`", other.kind());
+                let text = format!("no component performs the action `{}`", other.kind());
                 self.append_outcome(agent, id, step.tool_call_metadata, not_performed(&text));
             }
         }
     }
 
-    /// Whether the user decides on it: it is performed outside of the conversation, its risk asks for that, and no earlier
-    /// approval covers it.
-    fn is_asked_about(&self, body: &EventBody) -> bool {
+    /// Whether the user has to confirm an action: a sandbox or a tool server performs it, the policy requires confirmation,
+    /// and no earlier approval covers it.
+    fn needs_confirmation(&self, body: &EventBody) -> bool {
         let EventBody::Action(action) = body else { return false };
         let is_performed =
             matches!(action, Action::CallToolMcp(_)) || SandboxAction::try_from(action.clone()).is_ok();
@@ -89,22 +91,22 @@ impl Turn {
         is_performed && security::needs_confirmation(self.state.confirmation, action) && !is_approved()
     }
 
-    /// An agent has no more to do; the conversation's own unless the user said something that it has not seen.
-    fn rest(&mut self, agent: AgentId, state: AgentState, seen: EventId, ending: Ending) {
+    /// Ends an agent's work. The conversation's own agent continues if the user sent a message that it has not seen.
+    fn finish(&mut self, agent: AgentId, state: AgentState, seen: EventId, outcome: &TaskOutcome) {
         match agent {
-            Some(child) => self.end_child(child, &ending),
+            Some(child) => self.end_child(child, outcome),
             None if self.state.last_user_message.is_some_and(|message| message >= seen) => {}
             None => self.change_state(state, ""),
         }
     }
 
-    /// What does not fit is made shorter. Each condensation is shorter than the one before, and where none comes of the
-    /// request, the error stands.
-    pub(super) fn fail_step(&mut self, agent: AgentId, error: &LlmError) {
-        let may_shorten =
+    /// Fails a step, or requests a condensation if its context window is exceeded. Ends, because each condensation is
+    /// shorter than the one before, and because a second request without a condensation fails.
+    pub(super) fn on_step_failed(&mut self, agent: AgentId, error: &LlmError) {
+        let may_condense =
             self.state.started.as_ref().is_some_and(|started| !started.history_truncation_disabled);
         let is_requested = self.state.run(agent).is_some_and(|run| run.is_condensation_requested);
-        if error.kind == LlmErrorKind::ContextWindowExceeded && may_shorten && !is_requested {
+        if error.kind == LlmErrorKind::ContextWindowExceeded && may_condense && !is_requested {
             self.append(agent, EventSource::Agent, Action::from(CondensationRequestAction {}));
         } else {
             self.fail(agent, &error.to_string());

@@ -1,31 +1,31 @@
-//! What the user says.
+//! Inputs of the user.
 
 use protocol::action::MessageAction;
 use protocol::record::{ConfirmationChanged, Limit, LimitExtended};
 use protocol::{Action, AgentState, EventId, EventSource, Record};
 
-use super::{AgentId, Turn};
-use crate::conversation::input::Terms;
-use crate::conversation::stuck::Recovery;
+use super::{AgentId, Transition};
+use crate::conversation::input::ResumeOptions;
+use crate::conversation::stuck::LoopRecovery;
 use crate::conversation::terminal::{interrupted, not_performed, rejected};
 use crate::security::approval;
 
-impl Turn {
+impl Transition {
     pub(super) fn on_user_message(&mut self, message: MessageAction) {
-        let said = message.content.clone();
+        let content = message.content.clone();
         self.append(None, EventSource::User, Action::from(message));
-        // Other agents hear of it only so.
-        self.reject_asked(&format!("The user did not confirm the action, but said: {said}"));
+        // Agents of delegated tasks receive the message only this way.
+        self.reject_unconfirmed(&format!("The user did not confirm the action, but said: {content}"));
         self.resume_work();
     }
 
-    fn reject_asked(&mut self, text: &str) {
-        for agent in self.agents_with_pending(|pending| pending.is_asked) {
+    fn reject_unconfirmed(&mut self, text: &str) {
+        for agent in self.agents_with_pending(|pending| pending.awaits_confirmation) {
             self.end_pending(agent, rejected(text));
         }
     }
 
-    /// The user wants the agent to work; it may be at it already.
+    /// Lets the agent work, unless it works already.
     fn resume_work(&mut self) {
         match self.state.agent_state {
             AgentState::Loading | AgentState::Running | AgentState::RateLimited => {}
@@ -34,15 +34,15 @@ impl Turn {
         }
     }
 
-    pub(super) fn resume(&mut self, terms: Terms) {
+    pub(super) fn resume(&mut self, terms: ResumeOptions) {
         self.apply_terms(terms);
-        if self.recover_from_loop(Recovery::BeforeLoop) {
+        if self.recover_from_loop(LoopRecovery::BeforeLoop) {
             return;
         }
         match self.state.agent_state {
-            // What the start was held or failed by is over; nothing else has happened yet.
+            // The conversation was held, or failed, before its first message.
             AgentState::Error | AgentState::Stopped | AgentState::Paused
-                if self.state.last_user_message.is_none() && !self.state.is_underway() =>
+                if self.state.last_user_message.is_none() && !self.state.has_pending_actions() =>
             {
                 self.change_state(AgentState::Loading, "");
             }
@@ -54,7 +54,7 @@ impl Turn {
         }
     }
 
-    fn apply_terms(&mut self, terms: Terms) {
+    fn apply_terms(&mut self, terms: ResumeOptions) {
         let steps = terms.max_iterations.filter(|to| *to != self.state.max_iterations).map(f64::from);
         let budget = terms.max_budget.filter(|to| Some(*to) != self.state.max_budget);
         for (limit, to) in [(Limit::Iterations, steps), (Limit::Budget, budget)] {
@@ -67,15 +67,15 @@ impl Turn {
         }
     }
 
-    /// Leaves the loop that the agent was stopped in, if it was. Whether it was.
-    pub(super) fn recover_from_loop(&mut self, recovery: Recovery) -> bool {
+    /// Leaves the loop that the agent was stopped in. Returns whether there was one.
+    pub(super) fn recover_from_loop(&mut self, recovery: LoopRecovery) -> bool {
         let (Some(stuck), Some(last)) = (self.state.detected_loop(None), self.state.next_id.previous())
         else {
             return false;
         };
         let rests =
             matches!(self.state.agent_state, AgentState::Error | AgentState::Stopped | AgentState::Paused);
-        if !rests || self.state.is_underway() || !self.state.children.is_empty() {
+        if !rests || self.state.has_pending_actions() || !self.state.children.is_empty() {
             return false;
         }
         let message = self.state.last_message.clone();
@@ -83,36 +83,36 @@ impl Turn {
             self.append(None, source, action);
         }
         match recovery {
-            Recovery::Stop => self.stop(),
-            Recovery::BeforeLoop | Recovery::LastUserMessage => self.resume_work(),
+            LoopRecovery::Stop => self.stop(),
+            LoopRecovery::BeforeLoop | LoopRecovery::LastUserMessage => self.resume_work(),
         }
         true
     }
 
     pub(super) fn pause(&mut self) {
-        let is_at_work = match self.state.agent_state {
+        let is_working = match self.state.agent_state {
             AgentState::Loading | AgentState::Running | AgentState::RateLimited => true,
-            // Other agents.
+            // Other agents may work.
             AgentState::AwaitingUserConfirmation => self.state.is_working(),
             _ => false,
         };
-        if is_at_work {
+        if is_working {
             self.change_state_for_user(AgentState::Paused, "");
         }
     }
 
-    /// The agent with the action that waits for the user's word; nothing when it is not the one that is meant.
-    fn asked(&self, action: Option<EventId>) -> Option<AgentId> {
-        let waits = self.state.agent_state == AgentState::AwaitingUserConfirmation;
-        let (agent, pending) = self.state.asked().filter(|_| waits)?;
+    /// Agent whose action awaits confirmation. `None` if that is not the named action.
+    fn agent_awaiting_confirmation(&self, action: Option<EventId>) -> Option<AgentId> {
+        let is_awaiting = self.state.agent_state == AgentState::AwaitingUserConfirmation;
+        let (agent, pending) = self.state.awaiting_confirmation().filter(|_| is_awaiting)?;
         action.is_none_or(|action| action == pending.action).then_some(agent)
     }
 
     pub(super) fn confirm(&mut self, action: Option<EventId>, and_similar: bool) {
-        if let Some(agent) = self.asked(action) {
+        if let Some(agent) = self.agent_awaiting_confirmation(action) {
             let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
             if let Some(approval) =
-                pending.filter(|_| and_similar).and_then(|pending| approval(&pending.asked()))
+                pending.filter(|_| and_similar).and_then(|pending| approval(&pending.to_action()))
             {
                 self.append(None, EventSource::User, Record::from(approval));
             }
@@ -122,7 +122,7 @@ impl Turn {
     }
 
     pub(super) fn reject(&mut self, action: Option<EventId>, reason: &str) {
-        let Some(agent) = self.asked(action) else { return };
+        let Some(agent) = self.agent_awaiting_confirmation(action) else { return };
         self.change_state_for_user(AgentState::UserRejected, reason);
         if reason.trim().is_empty() {
             self.end_pending(agent, rejected("The user rejected the action."));
@@ -137,21 +137,21 @@ impl Turn {
         if self.state.agent_state == AgentState::Stopped {
             return;
         }
-        self.reject_asked("The user stopped before the action was confirmed.");
+        self.reject_unconfirmed("The user stopped before the action was confirmed.");
         self.change_state_for_user(AgentState::Stopped, "");
         for agent in self.agents_with_pending(|_| true) {
             self.stop_pending(agent);
         }
     }
 
-    /// What is being performed is told to end, and its ending still comes. What is not ends here.
+    /// Cancels a pending action that is in flight, whose terminal event still arrives. Ends any other.
     fn stop_pending(&mut self, agent: AgentId) {
         let Some(pending) = self.state.run(agent).and_then(|run| run.pending.as_ref()) else { return };
         let action = pending.action;
         if !pending.is_for_sandbox() {
             self.cancel(action);
         } else if self.state.lease.is_none() {
-            self.end_pending(agent, not_performed("the user stopped before it was begun"));
+            self.end_pending(agent, not_performed("the user stopped before it was started"));
         } else if self.state.schedule.actions.contains_key(&action) {
             self.cancel(action);
         } else {
