@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::pypi::packages;
-use engine::memory::{Memory, Recalled, WorkspaceFacts, format_recall};
+use engine::memory::{Memory, RecallHistory, WorkspaceFacts, format_recall};
 use protocol::ObservationKind;
 use serde_json::{Value, json};
 use tests::glovebox::{CompletedRun, Home, bash, calls, finish};
@@ -258,7 +258,7 @@ async fn a_workspaces_knowledge_is_found_and_hostile_files_do_no_harm() {
     let memory = Memory::default().load(&*sandbox, &working_dir, "").await;
     remove(&backend, sandbox).await;
 
-    let recall = memory.recall("on github", &WorkspaceFacts::default(), &Recalled::default()).unwrap();
+    let recall = memory.recall("on github", &WorkspaceFacts::default(), &RecallHistory::default()).unwrap();
     let ObservationKind::Recall(found) = &recall.observation.kind else { panic!("{recall:?}") };
     let pieces: Vec<_> =
         found.microagent_knowledge.iter().map(|piece| (&*piece.name, &*piece.trigger)).collect();

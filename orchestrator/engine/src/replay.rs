@@ -22,13 +22,13 @@ use crate::view::View;
 /// The actions and user messages of an earlier conversation, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Trajectory {
-    done: Vec<ReplayedAction>,
+    actions: Vec<ReplayedAction>,
     /// The user's messages, each with the number of preceding actions.
-    said: Vec<(usize, MessageAction)>,
+    messages: Vec<(usize, MessageAction)>,
     /// The number of cancelled actions, which are not replayed.
     cancelled: usize,
     /// The number of drafts without a resulting edit, which are not replayed.
-    undrafted: usize,
+    unresolved_drafts: usize,
 }
 
 /// An action to replay.
@@ -47,7 +47,7 @@ pub struct ReplayDifference {
     /// The action, in the new log.
     pub action: EventId,
     /// A one-line description of the action.
-    pub asked: String,
+    pub message: String,
     /// Its result in the trajectory. `None` if it has no observation there.
     pub before: Option<Observation>,
     /// Its result now. `None` if it has not completed.
@@ -65,7 +65,7 @@ impl Trajectory {
             let EventBody::Action(action) = &event.body else { continue };
             match (event.source, action) {
                 (EventSource::User, Action::Message(message)) => {
-                    trajectory.said.push((trajectory.done.len(), message.clone()));
+                    trajectory.messages.push((trajectory.actions.len(), message.clone()));
                 }
                 (EventSource::Agent, _) if cancelled.contains(&event.id) => trajectory.cancelled += 1,
                 (EventSource::Agent, action) if is_repeatable(action) => {
@@ -80,10 +80,10 @@ impl Trajectory {
                         _ => {}
                     }
                     let Some(action) = resolve_draft(action, observation) else {
-                        trajectory.undrafted += 1;
+                        trajectory.unresolved_drafts += 1;
                         continue;
                     };
-                    trajectory.done.push(ReplayedAction {
+                    trajectory.actions.push(ReplayedAction {
                         action,
                         timeout: event.timeout,
                         tool_call_metadata: event.tool_call_metadata.clone(),
@@ -98,12 +98,12 @@ impl Trajectory {
 
     /// Whether there are no actions to replay.
     pub fn is_empty(&self) -> bool {
-        self.done.is_empty()
+        self.actions.is_empty()
     }
 
     /// Returns the number of actions to replay.
     pub fn len(&self) -> usize {
-        self.done.len()
+        self.actions.len()
     }
 
     /// Returns the number of actions that the user stopped or rejected, which are not replayed.
@@ -112,29 +112,29 @@ impl Trajectory {
     }
 
     /// Returns the number of drafts without a resulting edit. Only a model could complete them.
-    pub fn undrafted(&self) -> usize {
-        self.undrafted
+    pub fn unresolved_drafts(&self) -> usize {
+        self.unresolved_drafts
     }
 
     /// Returns user message `number`, from 0, if it is due after `done` replayed actions.
     pub fn message_after(&self, number: usize, done: usize) -> Option<&MessageAction> {
-        self.said.get(number).filter(|(after, _)| *after <= done).map(|(_, message)| message)
+        self.messages.get(number).filter(|(after, _)| *after <= done).map(|(_, message)| message)
     }
 
     /// Compares the results in `log` with those of the trajectory, as far as the agent sees them.
     pub fn differences(&self, log: &[Event]) -> Vec<ReplayDifference> {
         let results = results(log);
-        let again = log.iter().filter(|event| is_replayable(event));
-        self.done
+        let replayed = log.iter().filter(|event| is_replayable(event));
+        self.actions
             .iter()
-            .zip(again)
-            .filter_map(|(done, event)| {
+            .zip(replayed)
+            .filter_map(|(original, event)| {
                 let after = results.get(&event.id).map(|result| (*result).clone());
-                (comparable(done.observation.as_ref()) != comparable(after.as_ref())).then(|| {
+                (comparable(original.observation.as_ref()) != comparable(after.as_ref())).then(|| {
                     ReplayDifference {
                         action: event.id,
-                        asked: done.action.message(),
-                        before: done.observation.clone(),
+                        message: original.action.message(),
+                        before: original.observation.clone(),
                         after,
                     }
                 })
@@ -183,7 +183,7 @@ impl Agent for Replay {
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<AgentStep, LlmError> {
-        match self.trajectory.done.get(view.replayable()) {
+        match self.trajectory.actions.get(view.replayable()) {
             Some(done) => Ok(AgentStep {
                 timeout: done.timeout,
                 tool_call_metadata: done.tool_call_metadata.clone(),
@@ -191,7 +191,7 @@ impl Agent for Replay {
             }),
             None if self.continues_live => self.live.step(view, llm, on_progress).await,
             None => {
-                let final_thought = "The trajectory ends here.".into();
+                let final_thought = "The replay is complete.".into();
                 Ok(AgentStep::new(Action::from(FinishAction { final_thought, ..Default::default() })))
             }
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn done(trajectory: &Trajectory) -> Vec<String> {
-        trajectory.done.iter().map(|done| done.action.message()).collect()
+        trajectory.actions.iter().map(|done| done.action.message()).collect()
     }
 
     #[test]
@@ -313,9 +313,9 @@ mod tests {
         let file = "../../protocol/tests/wire/trajectories/basic_gui_mode.json";
         let text = std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
         let trajectory = Trajectory::new(&serde_json::from_slice::<Vec<Event>>(&text).unwrap());
-        let kinds: Vec<_> = trajectory.done.iter().map(|done| done.action.kind()).collect();
+        let kinds: Vec<_> = trajectory.actions.iter().map(|done| done.action.kind()).collect();
         assert_eq!(kinds, ["run", "edit", "edit", "run", "message"]);
-        for done in &trajectory.done {
+        for done in &trajectory.actions {
             if let Action::Edit(edit) = &done.action {
                 let text = edit.file_text.as_deref().unwrap_or_default();
                 assert!(edit.command == EditCommand::Create && text.contains("todo"), "{edit:?}");
@@ -327,7 +327,7 @@ mod tests {
     fn rejected_actions_are_not_replayed() {
         let run = |command: &str, state: &str| json!({"source": "agent", "action": "run", "args": {"command": command, "is_confirmed": state}});
         let answer = |cause: u32, kind: &str| json!({"source": "agent", "observation": kind, "cause": cause, "content": "", "extras": {}});
-        // V0 writes an action again with the user's decision, and answers the first one with nothing.
+        // V0 writes an action again with the user's decision, and completes the first one with a null observation.
         let v0 = [
             run("yes", "awaiting_confirmation"),
             answer(0, "null"),

@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test]
     async fn title_falls_back_to_the_message_when_the_model_fails() {
         let long = "word ".repeat(10_000);
-        for (said, message, expected) in [
+        for (generated, message, expected) in [
             (Some("Repair the login"), "fix login", "Repair the login"),
             (
                 Some("\n\"**Repair\u{1b}[1m the login**\"\nIt is broken."),
@@ -117,8 +117,8 @@ mod tests {
             (None, &long, "word word word word word word word word word word word word…"),
             (None, "", ""),
         ] {
-            let (title, call) = generate_title(&FixedTitle(said), message).await;
-            assert_eq!((title.as_str(), call.is_some()), (expected, said.is_some()));
+            let (title, call) = generate_title(&FixedTitle(generated), message).await;
+            assert_eq!((title.as_str(), call.is_some()), (expected, generated.is_some()));
         }
     }
 
@@ -130,8 +130,8 @@ mod tests {
         let start = InputKind::Start(Box::new(start));
         let (mut state, _) = transition(State::default(), Input { at: clock::now(), kind: start });
         let agent_state = state.agent_state;
-        for (said, appended) in [("One", 1), ("Two", 0)] {
-            let (title, call) = generate_title(&FixedTitle(Some(said)), "fix login").await;
+        for (generated, appended) in [("One", 1), ("Two", 0)] {
+            let (title, call) = generate_title(&FixedTitle(Some(generated)), "fix login").await;
             let effects;
             (state, effects) =
                 transition(state, Input { at: clock::now(), kind: InputKind::TitleFound { title, call } });

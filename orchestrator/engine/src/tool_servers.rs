@@ -132,8 +132,8 @@ pub fn announce(view: &View, offer: &ToolOffer) -> Vec<EventBody> {
 
 fn is_logged(view: &View, failure: &Observation) -> bool {
     view.notices().any(|event| match &event.body {
-        EventBody::Observation(told) => {
-            matches!(told.kind, ObservationKind::Error(_)) && told.content == failure.content
+        EventBody::Observation(logged) => {
+            matches!(logged.kind, ObservationKind::Error(_)) && logged.content == failure.content
         }
         _ => false,
     })
@@ -164,15 +164,15 @@ mod tests {
         let failure = ToolServerFailure { server: "git".into(), reason: "it does not answer".into() };
         let tools = vec![tool("echo"), tool("add")];
         let offer = ToolOffer { tools, failures: vec![failure], obstacle: None };
-        let mut told = announce(&log(&[]), &offer);
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert_eq!(log(&told).offered_tools(), offer.tools);
-        assert_eq!(announce(&log(&told), &offer), []);
+        let mut events = announce(&log(&[]), &offer);
+        assert_eq!(events.len(), 2, "{events:?}");
+        assert_eq!(log(&events).offered_tools(), offer.tools);
+        assert_eq!(announce(&log(&events), &offer), []);
 
         let fewer = ToolOffer { tools: vec![tool("echo")], ..ToolOffer::default() };
-        told.extend(announce(&log(&told), &fewer));
-        assert_eq!(told.len(), 3);
-        assert_eq!(log(&told).offered_tools(), fewer.tools);
+        events.extend(announce(&log(&events), &fewer));
+        assert_eq!(events.len(), 3);
+        assert_eq!(log(&events).offered_tools(), fewer.tools);
         assert_eq!(announce(&log(&[]), &ToolOffer::default()), []);
     }
 }

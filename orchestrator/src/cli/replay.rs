@@ -74,8 +74,8 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
 }
 
 fn to_json(difference: &ReplayDifference) -> Value {
-    let ReplayDifference { action, asked, before, after } = difference;
-    json!({ "action": action, "message": asked, "before": before, "after": after })
+    let ReplayDifference { action, message, before, after } = difference;
+    json!({ "action": action, "message": message, "before": before, "after": after })
 }
 
 fn to_text(difference: &ReplayDifference) -> String {
@@ -92,7 +92,7 @@ fn to_text(difference: &ReplayDifference) -> String {
         }
         part
     };
-    let ReplayDifference { action, asked, before, after } = difference;
-    let asked = print::for_terminal(asked.lines().next().unwrap_or_default());
-    format!("event {action}: {asked}\n{}{}", part("then", before), part("now", after))
+    let ReplayDifference { action, message, before, after } = difference;
+    let message = print::for_terminal(message.lines().next().unwrap_or_default());
+    format!("event {action}: {message}\n{}{}", part("then", before), part("now", after))
 }

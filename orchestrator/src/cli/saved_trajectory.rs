@@ -33,10 +33,10 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Trajectory> {
             trajectory.cancelled()
         ));
     }
-    if trajectory.undrafted() > 0 {
+    if trajectory.unresolved_drafts() > 0 {
         print::note(&format!(
             "not done again: {} drafts of edits that came to nothing\n",
-            trajectory.undrafted()
+            trajectory.unresolved_drafts()
         ));
     }
     Ok(trajectory)

@@ -25,7 +25,7 @@ async fn a_crashed_page_is_told_and_another_can_be_opened() {
     let scene = Scene::new().await;
     scene.act("goto('SITE/form')").await.well();
     let seen = scene.act("goto('chrome://crash')").await;
-    seen.failed("opens no page");
+    seen.failed("is not a page");
     scene.run(&kill(&format!("'type=rendere[r].*{}'", scene.profile()))).await;
     let seen = scene.act("noop(100)").await;
     seen.has("has crashed");

@@ -14,7 +14,7 @@ use crate::llm::{Llm, LlmError, LlmProgress};
 use crate::view::View;
 
 /// The timeout of a step, in seconds.
-const TIMEOUT: f64 = 120.0;
+const STEP_TIMEOUT_SECS: f64 = 120.0;
 
 const FILE: &str = "hello.sh";
 
@@ -48,21 +48,14 @@ impl Agent for DummyAgent {
             EventBody::Observation(observation) => Some(observation.content.as_str()),
             _ => None,
         });
-        let expected = done.checked_sub(1).and_then(expected);
+        let expected = done.checked_sub(1).and_then(expected_text);
         if let Some(expected) = expected.filter(|expected| !observed.unwrap_or_default().contains(expected)) {
             tracing::warn!(step = done, expected, ?observed, "unexpected observation");
         }
         let action = action(done);
         let is_performed = matches!(action, Action::Run(_) | Action::Read(_) | Action::Write(_));
-        let timeout = is_performed.then_some(TIMEOUT);
-        Ok(AgentStep {
-            body: action.into(),
-            timeout,
-            tool_call_metadata: None,
-            call: None,
-            briefing: None,
-            risk_reason: String::new(),
-        })
+        let timeout = is_performed.then_some(STEP_TIMEOUT_SECS);
+        Ok(AgentStep { timeout, ..AgentStep::new(action) })
     }
 }
 
@@ -94,7 +87,7 @@ fn action(done: usize) -> Action {
 }
 
 /// Returns the text that the observation of a step must contain. `None` for any text.
-fn expected(step: usize) -> Option<&'static str> {
+fn expected_text(step: usize) -> Option<&'static str> {
     match step {
         1 => Some("foo"),
         3 => Some("echo \"Hello, World!\""),

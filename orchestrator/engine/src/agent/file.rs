@@ -3,7 +3,7 @@
 
 use super::definition::AgentDefinition;
 use super::tools::ToolName;
-use crate::front_matter::{Document, Malformed};
+use crate::front_matter::{FrontMatterError, MarkdownDocument};
 
 /// Maximum length of a file, in bytes.
 pub const MAX_AGENT_FILE_BYTES: usize = 256 << 10;
@@ -16,7 +16,7 @@ const FIELDS: [&str; 5] = ["name", "description", "tools", "model", "delegates"]
 /// The content of an agent file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentFile {
-    /// The agent. Without `tools` it has `usual_tools`, without `name` it is named like the file.
+    /// The agent. Without `tools` it has `default_tools`, without `name` it is named like the file.
     pub definition: AgentDefinition,
     /// Its purpose, for users and for agents that delegate to it.
     pub description: String,
@@ -43,8 +43,8 @@ impl AgentFile {
     ///
     /// # Errors
     /// The first problem found. An unknown field is an error, because a misspelled `tools` would grant all tools.
-    pub fn parse(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<Self, AgentFileError> {
-        read(file, text, usual_tools).map_err(|Malformed { line, problem }| AgentFileError {
+    pub fn parse(file: &str, text: &str, default_tools: &[ToolName]) -> Result<Self, AgentFileError> {
+        read(file, text, default_tools).map_err(|FrontMatterError { line, problem }| AgentFileError {
             file: file.to_owned(),
             line,
             problem,
@@ -52,20 +52,25 @@ impl AgentFile {
     }
 }
 
-fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, Malformed> {
+fn read(file: &str, text: &str, default_tools: &[ToolName]) -> Result<AgentFile, FrontMatterError> {
     if text.len() > MAX_AGENT_FILE_BYTES {
-        return Err(Malformed {
+        return Err(FrontMatterError {
             line: 1,
             problem: format!("it is longer than {MAX_AGENT_FILE_BYTES} bytes"),
         });
     }
-    let document = Document::parse(text)?;
+    let document = MarkdownDocument::parse(text)?;
     if document.body.len() == text.len() && text.lines().next().is_some_and(|line| line.trim_end() == "---") {
         // Not a prompt that starts with a horizontal rule: its agent would have every tool.
-        return Err(Malformed { line: 1, problem: "the front matter has no last line: ---".to_owned() });
+        return Err(FrontMatterError {
+            line: 1,
+            problem: "the front matter has no closing line `---`".to_owned(),
+        });
     }
     if let Some(unknown) = document.names().find(|name| !FIELDS.contains(name)) {
-        return Err(document.malformed(unknown, &format!("is no field: there are {}", FIELDS.join(", "))));
+        return Err(
+            document.malformed(unknown, &format!("is not a field; the fields are {}", FIELDS.join(", ")))
+        );
     }
     let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".md");
     let name = document.text("name")?.unwrap_or(stem);
@@ -78,12 +83,12 @@ fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, M
     let (tools, required) = match named_tools(&document)? {
         // Tools that the file names are required.
         Some(named) => (named.clone(), named),
-        None => (usual_tools.to_vec(), Vec::new()),
+        None => (default_tools.to_vec(), Vec::new()),
     };
     let prompt = document.body.trim().to_owned();
     if prompt.is_empty() {
         let problem = "there is no prompt: write it below the front matter".to_owned();
-        return Err(Malformed { line: text.lines().count().max(1), problem });
+        return Err(FrontMatterError { line: text.lines().count().max(1), problem });
     }
     Ok(AgentFile {
         definition: AgentDefinition { name: name.to_owned(), prompt, tools, required, delegates: Vec::new() },
@@ -96,7 +101,7 @@ fn read(file: &str, text: &str, usual_tools: &[ToolName]) -> Result<AgentFile, M
     })
 }
 
-fn named_tools(document: &Document<'_>) -> Result<Option<Vec<ToolName>>, Malformed> {
+fn named_tools(document: &MarkdownDocument<'_>) -> Result<Option<Vec<ToolName>>, FrontMatterError> {
     if !document.names().any(|name| name == "tools") {
         return Ok(None);
     }
@@ -104,7 +109,7 @@ fn named_tools(document: &Document<'_>) -> Result<Option<Vec<ToolName>>, Malform
     for name in document.texts("tools")? {
         let Some(tool) = ToolName::find(&name) else {
             let known: Vec<_> = ToolName::ALL.iter().map(|tool| tool.name()).collect();
-            let problem = format!("has {name:?}, which is no tool: there are {}", known.join(", "));
+            let problem = format!("has {name:?}, which is not a tool; the tools are {}", known.join(", "));
             return Err(document.malformed("tools", &problem));
         };
         if !tools.contains(&tool) {
@@ -118,10 +123,10 @@ fn named_tools(document: &Document<'_>) -> Result<Option<Vec<ToolName>>, Malform
 mod tests {
     use super::*;
 
-    const USUAL: [ToolName; 2] = [ToolName::ExecuteBash, ToolName::Finish];
+    const DEFAULT_TOOLS: [ToolName; 2] = [ToolName::ExecuteBash, ToolName::Finish];
 
     fn parse(text: &str) -> Result<AgentFile, String> {
-        AgentFile::parse("agents/reviewer.md", text, &USUAL).map_err(|error| error.to_string())
+        AgentFile::parse("agents/reviewer.md", text, &DEFAULT_TOOLS).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -143,7 +148,10 @@ mod tests {
         assert_eq!(parse(text), Ok(read));
         let least = parse("Be kind.").unwrap();
         assert_eq!((least.definition.name.as_str(), least.model, least.delegates), ("reviewer", None, None));
-        assert_eq!((&least.definition.tools[..], &least.definition.required[..]), (&USUAL[..], &[][..]));
+        assert_eq!(
+            (&least.definition.tools[..], &least.definition.required[..]),
+            (&DEFAULT_TOOLS[..], &[][..])
+        );
         assert_eq!(parse("---\ntools: []\n---\nTalk.").unwrap().definition.tools, []);
     }
 
@@ -158,18 +166,18 @@ mod tests {
             ("---\nmodel: [a]\n---\nx", "2: `model` must be a text"),
             (
                 "---\ntool: view\n---\nx",
-                "2: `tool` is no field: there are name, description, tools, model, delegates",
+                "2: `tool` is not a field; the fields are name, description, tools, model, delegates",
             ),
             ("---\nname\n---\nx", "2: expected `name: value`"),
             ("---\nname: a\n---\n \n", "4: there is no prompt: write it below the front matter"),
-            ("---\ntools: [finish]\nSay hello.", "1: the front matter has no last line: ---"),
+            ("---\ntools: [finish]\nSay hello.", "1: the front matter has no closing line `---`"),
             ("", "1: there is no prompt: write it below the front matter"),
         ] {
             assert_eq!(parse(text).unwrap_err(), format!("agents/reviewer.md:{error}"));
         }
         let no_tool = parse("---\ntools: view, fly\n---\nx").unwrap_err();
         assert!(no_tool.starts_with(
-            "agents/reviewer.md:2: `tools` has \"fly\", which is no tool: there are execute_bash, "
+            "agents/reviewer.md:2: `tools` has \"fly\", which is not a tool; the tools are execute_bash, "
         ));
         assert_eq!(
             parse(&"x".repeat(MAX_AGENT_FILE_BYTES + 1)).unwrap_err(),

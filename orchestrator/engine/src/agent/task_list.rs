@@ -11,20 +11,17 @@ const UNKNOWN_COMMAND: &str = "AGENT$UNKNOWN_COMMAND";
 /// Returns the observation of an action on the list, whose previous content is `tasks`. Pure.
 pub fn update_task_list(action: &TaskTrackingAction, tasks: &[TrackedTask]) -> Observation {
     let (content, task_list) = match action.command.as_str() {
-        "plan" => (counted(&action.task_list), action.task_list.clone()),
-        "view" if tasks.is_empty() => ("The list is empty: `plan` writes it.".to_owned(), Vec::new()),
+        "plan" => (summary(&action.task_list), action.task_list.clone()),
+        "view" if tasks.is_empty() => ("The list is empty: write it with `plan`.".to_owned(), Vec::new()),
         "view" => (tasks.iter().map(line).collect(), tasks.to_vec()),
         other => {
-            return Observation::error(
-                format!("the list of tasks has no command {other:?}"),
-                UNKNOWN_COMMAND,
-            );
+            return Observation::error(format!("the task list has no command {other:?}"), UNKNOWN_COMMAND);
         }
     };
     Observation::new(content, TaskTrackingObservation { command: action.command.clone(), task_list })
 }
 
-fn counted(tasks: &[TrackedTask]) -> String {
+fn summary(tasks: &[TrackedTask]) -> String {
     let done = tasks.iter().filter(|task| task.status == "done").count();
     format!("The list is written: {} tasks, {done} done.", tasks.len())
 }
@@ -55,15 +52,15 @@ mod tests {
         let tasks = vec![task("1", "done", "n"), task("2", "todo", "")];
         let planned = update_task_list(&act("plan", tasks.clone()), &[]);
         assert_eq!(planned.content, "The list is written: 2 tasks, 1 done.");
-        let ObservationKind::TaskTracking(kept) = planned.kind else { panic!("{planned:?}") };
-        assert_eq!((kept.command.as_str(), &kept.task_list), ("plan", &tasks));
-        let viewed = update_task_list(&act("view", Vec::new()), &kept.task_list);
+        let ObservationKind::TaskTracking(planned_list) = planned.kind else { panic!("{planned:?}") };
+        assert_eq!((planned_list.command.as_str(), &planned_list.task_list), ("plan", &tasks));
+        let viewed = update_task_list(&act("view", Vec::new()), &planned_list.task_list);
         assert_eq!(viewed.content, "1. [done] task 1 (n)\n2. [todo] task 2\n");
         let ObservationKind::TaskTracking(viewed) = viewed.kind else { panic!("a list") };
         assert_eq!(viewed.task_list, tasks, "the latest observation is the list, also after it was viewed");
         assert_eq!(
             update_task_list(&act("view", Vec::new()), &[]).content,
-            "The list is empty: `plan` writes it."
+            "The list is empty: write it with `plan`."
         );
         assert!(matches!(update_task_list(&act("eat", Vec::new()), &tasks).kind, ObservationKind::Error(_)));
     }

@@ -14,9 +14,9 @@ pub enum InvalidAddress {
     Empty,
     /// The address exceeds its maximum length.
     #[error("the address is longer than {MAX_ADDRESS_BYTES} bytes")]
-    Long,
+    TooLong,
     /// The scheme does not open a page.
-    #[error("{0}: opens no page; use http, https, file, data or about")]
+    #[error("{0}: is not a page; use http, https, file, data or about")]
     Scheme(String),
 }
 
@@ -27,7 +27,7 @@ pub enum InvalidAddress {
 /// See [`InvalidAddress`].
 pub fn normalize_address(text: &str) -> Result<String, InvalidAddress> {
     if text.len() > MAX_ADDRESS_BYTES {
-        return Err(InvalidAddress::Long);
+        return Err(InvalidAddress::TooLong);
     }
     let text = text.trim().replace(['\t', '\r', '\n'], "");
     if text.is_empty() {
@@ -47,16 +47,16 @@ pub fn normalize_address(text: &str) -> Result<String, InvalidAddress> {
     }
 }
 
-/// The plain spelling of what follows a scheme.
+/// Normalizes an address that is split after its scheme.
 fn normalize(scheme: &str, rest: &str) -> String {
-    let (place, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
-    let place = place.replace('\\', "/");
+    let (location, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    let location = location.replace('\\', "/");
     match scheme {
-        "http" | "https" => format!("{scheme}://{}{query}", place.trim_start_matches('/')),
+        "http" | "https" => format!("{scheme}://{}{query}", location.trim_start_matches('/')),
         "file" => {
-            let (host, path) = match place.strip_prefix("//") {
+            let (host, path) = match location.strip_prefix("//") {
                 Some(named) => named.split_at(named.find('/').unwrap_or(named.len())),
-                None => ("", place.as_str()),
+                None => ("", location.as_str()),
             };
             let host = if host.eq_ignore_ascii_case("localhost") { "" } else { host };
             format!("file://{host}/{}{query}", path.trim_start_matches('/'))
@@ -91,8 +91,8 @@ mod tests {
             ("file://host/a", "file://host/a"),
             ("data:text/html,a\\b//c", "data:text/html,a\\b//c"),
         ];
-        for (spelling, address_of_it) in spellings {
-            assert_eq!(normalize_address(spelling).as_deref(), Ok(address_of_it), "{spelling}");
+        for (spelling, normalized) in spellings {
+            assert_eq!(normalize_address(spelling).as_deref(), Ok(normalized), "{spelling}");
         }
         assert_eq!(normalize_address("java\tscript:a"), Err(InvalidAddress::Scheme("javascript".into())));
         assert_eq!(normalize_address(" \n"), Err(InvalidAddress::Empty));

@@ -161,9 +161,9 @@ fn bind(name: &str, arguments: Vec<Argument>) -> Result<BrowserCall, InvalidCall
         let known: Vec<_> = SIGNATURES.iter().map(|(name, _)| *name).collect();
         return Err(InvalidCalls(format!("there is no call {name}: there are {}", known.join(", "))));
     };
-    let mut given = BoundArguments { name, parameters, values: vec![None; parameters.len()] };
-    given.bind_all(arguments)?;
-    given.call()
+    let mut bound = BoundArguments { name, parameters, values: vec![None; parameters.len()] };
+    bound.bind_all(arguments)?;
+    bound.into_call()
 }
 
 /// The bound arguments of a call.
@@ -174,7 +174,7 @@ struct BoundArguments {
 }
 
 impl BoundArguments {
-    fn wrong(&self, problem: &str) -> InvalidCalls {
+    fn error(&self, problem: &str) -> InvalidCalls {
         InvalidCalls(format!("{}({}): {problem}", self.name, self.parameters.join(", ")))
     }
 
@@ -186,17 +186,17 @@ impl BoundArguments {
                     .parameters
                     .iter()
                     .position(|parameter| parameter.trim_end_matches('?') == name)
-                    .ok_or_else(|| self.wrong(&format!("there is no argument {name}")))?,
+                    .ok_or_else(|| self.error(&format!("there is no argument {name}")))?,
             };
             match self.values.get_mut(place) {
                 Some(free @ None) => *free = Some(value),
-                Some(Some(_)) => return Err(self.wrong("an argument is given twice")),
-                None => return Err(self.wrong("there are too many arguments")),
+                Some(Some(_)) => return Err(self.error("an argument is given twice")),
+                None => return Err(self.error("there are too many arguments")),
             }
         }
         let missing = self.parameters.iter().zip(&self.values);
         match missing.into_iter().find(|(name, value)| value.is_none() && !name.ends_with('?')) {
-            Some((name, _)) => Err(self.wrong(&format!("{name} is missing"))),
+            Some((name, _)) => Err(self.error(&format!("{name} is missing"))),
             None => Ok(()),
         }
     }
@@ -205,7 +205,7 @@ impl BoundArguments {
         self.values.get_mut(at).and_then(Option::take).unwrap_or(ArgumentValue::None)
     }
 
-    fn name_of(&self, at: usize) -> &'static str {
+    fn parameter_name(&self, at: usize) -> &'static str {
         self.parameters.get(at).copied().unwrap_or_default().trim_end_matches('?')
     }
 
@@ -214,17 +214,17 @@ impl BoundArguments {
         match self.value(at) {
             ArgumentValue::Text(text) => Ok(text),
             ArgumentValue::Number(number) => Ok(number.to_string()),
-            _ => Err(self.wrong(&format!("{} must be a text", self.name_of(at)))),
+            _ => Err(self.error(&format!("{} must be a text", self.parameter_name(at)))),
         }
     }
 
-    fn number(&mut self, at: usize, usual: f64, least: f64, most: f64) -> Result<f64, InvalidCalls> {
+    fn number(&mut self, at: usize, default: f64, min: f64, max: f64) -> Result<f64, InvalidCalls> {
         match self.value(at) {
-            ArgumentValue::None => Ok(usual),
-            ArgumentValue::Number(number) if (least..=most).contains(&number) => Ok(number),
+            ArgumentValue::None => Ok(default),
+            ArgumentValue::Number(number) if (min..=max).contains(&number) => Ok(number),
             _ => {
-                let name = self.name_of(at);
-                Err(self.wrong(&format!("{name} must be a number from {least} to {most}")))
+                let name = self.parameter_name(at);
+                Err(self.error(&format!("{name} must be a number from {min} to {max}")))
             }
         }
     }
@@ -237,7 +237,7 @@ impl BoundArguments {
             ArgumentValue::Number(number) => Ok(vec![number.to_string()]),
             ArgumentValue::List(texts) => Ok(texts),
             ArgumentValue::Flag => {
-                Err(self.wrong(&format!("{} must be a text or a list of texts", self.name_of(at))))
+                Err(self.error(&format!("{} must be a text or a list of texts", self.parameter_name(at))))
             }
         }
     }
@@ -250,23 +250,23 @@ impl BoundArguments {
                 "left" => Button::Left,
                 "middle" => Button::Middle,
                 "right" => Button::Right,
-                _ => return Err(self.wrong("button must be 'left', 'middle' or 'right'")),
+                _ => return Err(self.error("button must be 'left', 'middle' or 'right'")),
             },
-            _ => return Err(self.wrong("button must be 'left', 'middle' or 'right'")),
+            _ => return Err(self.error("button must be 'left', 'middle' or 'right'")),
         };
         let held = self.texts(2)?.iter().map(|name| Modifier::find(name)).collect::<Option<Vec<_>>>();
         let modifiers = held.ok_or_else(|| {
-            self.wrong("modifiers are 'Alt', 'Control', 'ControlOrMeta', 'Meta' and 'Shift'")
+            self.error("modifiers are 'Alt', 'Control', 'ControlOrMeta', 'Meta' and 'Shift'")
         })?;
         Ok(BrowserCall::Click { element, button, modifiers, times })
     }
 
-    fn call(mut self) -> Result<BrowserCall, InvalidCalls> {
+    fn into_call(mut self) -> Result<BrowserCall, InvalidCalls> {
         Ok(match self.name {
             "goto" => {
                 let url = self.text(0)?;
                 BrowserCall::Goto(
-                    super::normalize_address(&url).map_err(|error| self.wrong(&error.to_string()))?,
+                    super::normalize_address(&url).map_err(|error| self.error(&error.to_string()))?,
                 )
             }
             "go_back" => BrowserCall::GoBack,

@@ -41,7 +41,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<ParsedCall>, InvalidCalls> {
         calls.push(parser.call()?);
         parser.skip_blanks();
         if !parser.rest().is_empty() && !parser.rest().starts_with(['\n', '\r', ';', '#']) {
-            return Err(parser.wrong("a line's end or `;`"));
+            return Err(parser.error("a line's end or `;`"));
         }
     }
 }
@@ -56,7 +56,7 @@ impl<'a> CallParser<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn wrong(&self, expected: &str) -> InvalidCalls {
+    fn error(&self, expected: &str) -> InvalidCalls {
         let line = self.text.get(..self.at).unwrap_or_default().matches('\n').count() + 1;
         let found = match self.rest().chars().next() {
             Some(letter) => format!("{letter:?}"),
@@ -71,7 +71,7 @@ impl<'a> CallParser<'a> {
         Some(letter)
     }
 
-    fn take(&mut self, word: &str) -> bool {
+    fn consume(&mut self, word: &str) -> bool {
         let is_next = self.rest().starts_with(word);
         if is_next {
             self.at += word.len();
@@ -79,82 +79,82 @@ impl<'a> CallParser<'a> {
         is_next
     }
 
-    fn take_while(&mut self, is_taken: impl Fn(char) -> bool) -> &'a str {
+    fn consume_while(&mut self, matches: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
-        let length = rest.find(|letter| !is_taken(letter)).unwrap_or(rest.len());
+        let length = rest.find(|letter| !matches(letter)).unwrap_or(rest.len());
         self.at += length;
         rest.get(..length).unwrap_or_default()
     }
 
     fn skip_blanks(&mut self) {
-        self.take_while(|letter| matches!(letter, ' ' | '\t'));
+        self.consume_while(|letter| matches!(letter, ' ' | '\t'));
     }
 
     /// Skips white space, `;`, comments and code fences.
     fn skip_between_calls(&mut self) {
         loop {
-            self.take_while(|letter| letter.is_whitespace() || letter == ';');
+            self.consume_while(|letter| letter.is_whitespace() || letter == ';');
             if !self.rest().starts_with('#') && !self.rest().starts_with("```") {
                 return;
             }
-            self.take_while(|letter| letter != '\n');
+            self.consume_while(|letter| letter != '\n');
         }
     }
 
     /// Skips white space and comments within parentheses and brackets.
     fn skip_within(&mut self) {
         loop {
-            self.take_while(char::is_whitespace);
+            self.consume_while(char::is_whitespace);
             if !self.rest().starts_with('#') {
                 return;
             }
-            self.take_while(|letter| letter != '\n');
+            self.consume_while(|letter| letter != '\n');
         }
     }
 
     fn name(&mut self) -> &'a str {
         match self.rest().starts_with(|first: char| first.is_ascii_digit()) {
             true => "",
-            false => self.take_while(|letter| letter.is_ascii_alphanumeric() || letter == '_'),
+            false => self.consume_while(|letter| letter.is_ascii_alphanumeric() || letter == '_'),
         }
     }
 
     fn call(&mut self) -> Result<ParsedCall, InvalidCalls> {
         let name = self.name();
         if name.is_empty() {
-            return Err(self.wrong("a call such as click('12')"));
+            return Err(self.error("a call such as click('12')"));
         }
         self.skip_blanks();
-        if !self.take("(") {
-            return Err(self.wrong(&format!("`(` after {name}")));
+        if !self.consume("(") {
+            return Err(self.error(&format!("`(` after {name}")));
         }
         let mut arguments: Vec<Argument> = Vec::new();
         loop {
             self.skip_within();
-            if self.take(")") {
+            if self.consume(")") {
                 return Ok(ParsedCall { name: name.to_owned(), arguments });
             }
             let argument = self.argument()?;
             if argument.name.is_none() && arguments.last().is_some_and(|last| last.name.is_some()) {
-                return Err(self.wrong("a name before what follows a named argument"));
+                return Err(self.error("a name after a named argument"));
             }
             arguments.push(argument);
             self.skip_within();
-            if arguments.len() > MAX_ARGUMENTS || (!self.take(",") && !self.rest().starts_with(')')) {
-                return Err(self.wrong("`,` or `)`"));
+            if arguments.len() > MAX_ARGUMENTS || (!self.consume(",") && !self.rest().starts_with(')')) {
+                return Err(self.error("`,` or `)`"));
             }
         }
     }
 
     fn argument(&mut self) -> Result<Argument, InvalidCalls> {
-        let begin = self.at;
+        let start = self.at;
         let name = self.name();
         self.skip_within();
-        if !name.is_empty() && !self.rest().starts_with("==") && self.take("=") {
+        if !name.is_empty() && !self.rest().starts_with("==") && self.consume("=") {
             self.skip_within();
             return Ok(Argument { name: Some(name.to_owned()), value: self.value()? });
         }
-        self.at = begin;
+        self.at = start;
         Ok(Argument { name: None, value: self.value()? })
     }
 
@@ -170,15 +170,15 @@ impl<'a> CallParser<'a> {
     }
 
     fn word(&mut self) -> Result<ArgumentValue, InvalidCalls> {
-        let begin = self.at;
+        let start = self.at;
         match self.name() {
             "True" | "False" | "true" | "false" => return Ok(ArgumentValue::Flag),
             "None" | "null" => return Ok(ArgumentValue::None),
             "r" if self.rest().starts_with(['\'', '"']) => return self.raw_text().map(ArgumentValue::Text),
             _ => {}
         }
-        self.at = begin;
-        Err(self.wrong("a text in quotes, a number or a list"))
+        self.at = start;
+        Err(self.error("a text in quotes, a number or a list"))
     }
 
     fn list(&mut self) -> Result<ArgumentValue, InvalidCalls> {
@@ -186,34 +186,35 @@ impl<'a> CallParser<'a> {
         let mut texts = Vec::new();
         loop {
             self.skip_within();
-            if self.take(end) {
+            if self.consume(end) {
                 return Ok(ArgumentValue::List(texts));
             }
             texts.push(match self.rest().starts_with(['[', '(']) {
                 // No nested lists, so that the depth is bounded.
-                true => return Err(self.wrong("a text")),
+                true => return Err(self.error("a text")),
                 false => match self.value()? {
                     ArgumentValue::Text(text) => text,
                     ArgumentValue::Number(number) => number.to_string(),
-                    _ => return Err(self.wrong("a list of texts")),
+                    _ => return Err(self.error("a list of texts")),
                 },
             });
             self.skip_within();
-            if texts.len() > MAX_ARGUMENTS || (!self.take(",") && !self.rest().starts_with(end)) {
-                return Err(self.wrong(&format!("`,` or `{end}`")));
+            if texts.len() > MAX_ARGUMENTS || (!self.consume(",") && !self.rest().starts_with(end)) {
+                return Err(self.error(&format!("`,` or `{end}`")));
             }
         }
     }
 
     fn number(&mut self) -> Result<f64, InvalidCalls> {
-        let begin = self.at;
-        let written = self
-            .take_while(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.' | '_'));
+        let start = self.at;
+        let written = self.consume_while(|letter| {
+            letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.' | '_')
+        });
         match written.replace('_', "").parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
             _ => {
-                self.at = begin;
-                Err(self.wrong("a number"))
+                self.at = start;
+                Err(self.error("a number"))
             }
         }
     }
@@ -221,13 +222,13 @@ impl<'a> CallParser<'a> {
     /// Consumes the opening quotes: one, or three for a multi-line string.
     fn quotes(&mut self) -> &'static str {
         let all = ["'''", "\"\"\"", "'", "\""];
-        all.into_iter().find(|quotes| self.take(quotes)).unwrap_or_default()
+        all.into_iter().find(|quotes| self.consume(quotes)).unwrap_or_default()
     }
 
     fn raw_text(&mut self) -> Result<String, InvalidCalls> {
         let quotes = self.quotes();
         let Some((text, _)) = self.rest().split_once(quotes) else {
-            return Err(self.wrong("the text's end"));
+            return Err(self.error("the text's end"));
         };
         self.at += text.len() + quotes.len();
         Ok(text.to_owned())
@@ -237,16 +238,16 @@ impl<'a> CallParser<'a> {
         let quotes = self.quotes();
         let mut text = String::new();
         loop {
-            if self.take(quotes) {
+            if self.consume(quotes) {
                 return Ok(text);
             }
             match self.next() {
                 Some('\\') => self.escaped(&mut text)?,
                 Some('\n') if quotes.len() == 1 => {
-                    return Err(self.wrong("the text's end on its line; write \\n for a new line"));
+                    return Err(self.error("the text's end on its line; write \\n for a new line"));
                 }
                 Some(letter) => text.push(letter),
-                None => return Err(self.wrong("the text's end")),
+                None => return Err(self.error("the text's end")),
             }
         }
     }
@@ -264,7 +265,7 @@ impl<'a> CallParser<'a> {
             Some('u') => text.push(self.code_unit()?),
             Some('U') => text.push(self.code_point(8)?),
             Some(letter) => text.extend(['\\', letter]),
-            None => return Err(self.wrong("the text's end")),
+            None => return Err(self.error("the text's end")),
         }
         Ok(())
     }
@@ -273,25 +274,25 @@ impl<'a> CallParser<'a> {
         let digits =
             self.rest().get(..count).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        let number = number.ok_or_else(|| self.wrong(&format!("{count} hexadecimal digits")))?;
+        let number = number.ok_or_else(|| self.error(&format!("{count} hexadecimal digits")))?;
         self.at += count;
         Ok(number)
     }
 
     fn code_point(&mut self, count: usize) -> Result<char, InvalidCalls> {
         let number = self.digits(count)?;
-        char::from_u32(number).ok_or_else(|| self.wrong("a character's number"))
+        char::from_u32(number).ok_or_else(|| self.error("a character's number"))
     }
 
     /// Parses a `\u` escape. Accepts surrogate pairs, which models write as in JSON.
     fn code_unit(&mut self) -> Result<char, InvalidCalls> {
         let first = self.digits(4)?;
-        if !(0xd800..0xdc00).contains(&first) || !self.take("\\u") {
-            return char::from_u32(first).ok_or_else(|| self.wrong("a character's number"));
+        if !(0xd800..0xdc00).contains(&first) || !self.consume("\\u") {
+            return char::from_u32(first).ok_or_else(|| self.error("a character's number"));
         }
         let second = self.digits(4)?;
         let is_low = (0xdc00..0xe000).contains(&second);
         let joined = is_low.then(|| 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00));
-        joined.and_then(char::from_u32).ok_or_else(|| self.wrong("a character's number"))
+        joined.and_then(char::from_u32).ok_or_else(|| self.error("a character's number"))
     }
 }

@@ -80,15 +80,15 @@ fn errors_are_one_sentence() {
         ("hover('1', '2')", "hover(bid): there are too many arguments"),
         ("hover('1', bid='2')", "hover(bid): an argument is given twice"),
         ("hover(id='1')", "hover(bid): there is no argument id"),
-        ("hover(bid='1', '2')", "line 1: expected a name before what follows a named argument, found ')'"),
+        ("hover(bid='1', '2')", "line 1: expected a name after a named argument, found ')'"),
         ("noop(9e9)", "noop(wait_ms?): wait_ms must be a number from 0 to 60000"),
         (
             "goto('javascript:alert(1)')",
-            "goto(url): javascript: opens no page; use http, https, file, data or about",
+            "goto(url): javascript: is not a page; use http, https, file, data or about",
         ),
         (
             "goto('chrome://settings')",
-            "goto(url): chrome: opens no page; use http, https, file, data or about",
+            "goto(url): chrome: is not a page; use http, https, file, data or about",
         ),
         ("select_option('1', [['a']])", "line 1: expected a text, found '['"),
     ] {

@@ -27,12 +27,12 @@ pub(super) async fn complete_about(
     on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
 ) -> Result<Completion, LlmError> {
     let each = |characters: usize| characters / events.len().max(1);
-    let told: Vec<String> = events.iter().map(|entry| describe(entry)).collect();
+    let texts: Vec<String> = events.iter().map(|entry| describe(entry)).collect();
     let mut length = max_event_length.min(each(MAX_CHARS));
-    let characters: usize = told.iter().map(|text| text.chars().count().min(length)).sum();
+    let characters: usize = texts.iter().map(|text| text.chars().count().min(length)).sum();
     let mut halvings = 0;
     loop {
-        let shortened: Vec<String> = told.iter().map(|text| shorten(text, length)).collect();
+        let shortened: Vec<String> = texts.iter().map(|text| shorten(text, length)).collect();
         match llm.complete(&request(&shortened.join("\n\n")), on_progress).await {
             Err(error) if error.kind == LlmErrorKind::ContextWindowExceeded && halvings < MAX_HALVINGS => {
                 halvings += 1;
@@ -58,14 +58,14 @@ fn describe(entry: &ViewEntry) -> String {
             let mut calls = message.tool_calls().into_iter();
             let arguments = calls.find(|call| call.id == metadata.tool_call_id).map(|call| call.arguments);
             // The text of the response is included once, with its first call.
-            let said = message.text();
-            let said = if entry.group == id && !said.is_empty() {
-                format!(" said: {said}\nIt")
+            let text = message.text();
+            let prefix = if entry.group == id && !text.is_empty() {
+                format!(" said: {text}\nIt")
             } else {
                 String::new()
             };
             format!(
-                "[{id}] The agent{said} called {}: {}",
+                "[{id}] The agent{prefix} called {}: {}",
                 metadata.function_name,
                 arguments.unwrap_or_default()
             )
@@ -82,14 +82,14 @@ fn describe(entry: &ViewEntry) -> String {
     }
 }
 
-/// Removes the middle of a text that has more than `most` characters.
-pub(super) fn shorten(text: &str, most: usize) -> String {
+/// Removes the middle of a text that has more than `max_chars` characters.
+pub(super) fn shorten(text: &str, max_chars: usize) -> String {
     let length = text.chars().count();
-    if length <= most {
+    if length <= max_chars {
         return text.to_owned();
     }
-    let end = most / 2;
-    let beginning: String = text.chars().take(most - end).collect();
+    let end = max_chars / 2;
+    let start: String = text.chars().take(max_chars - end).collect();
     let end: String = text.chars().skip(length - end).collect();
-    format!("{beginning}\n[{} characters are left out here]\n{end}", length - most)
+    format!("{start}\n[{} characters omitted]\n{end}", length - max_chars)
 }

@@ -29,7 +29,7 @@ impl Condenser for BrowserOutputMasking {
         let older: Vec<_> = pages.skip(self.attention_window).collect();
         for (index, url) in older {
             if let Some(entry) = view.entries_mut().get_mut(index) {
-                entry.replacement = Some(format!("[The page {url} is left out: newer ones follow.]").into());
+                entry.replacement = Some(format!("[Page {url} omitted: newer pages follow.]").into());
             }
         }
         Ok(CondenserOutput::View(view))

@@ -140,16 +140,16 @@ impl CondenserConfig {
             Self::Noop {} | Self::ConversationWindow {} => Ok(()),
             Self::ObservationMasking { attention_window }
             | Self::BrowserOutputMasking { attention_window } => {
-                positive("attention_window", *attention_window)
+                check_positive("attention_window", *attention_window)
             }
-            Self::Recent { max_events, .. } => positive("max_events", *max_events),
+            Self::Recent { max_events, .. } => check_positive("max_events", *max_events),
             Self::Llm { keep_first, max_size, max_event_length, .. }
             | Self::Structured { keep_first, max_size, max_event_length, .. } => {
-                positive("max_event_length", *max_event_length)?;
-                room(*keep_first, *max_size)
+                check_positive("max_event_length", *max_event_length)?;
+                check_room(*keep_first, *max_size)
             }
             Self::Amortized { keep_first, max_size } | Self::LlmAttention { keep_first, max_size, .. } => {
-                room(*keep_first, *max_size)
+                check_room(*keep_first, *max_size)
             }
             Self::Pipeline { condensers } => condensers.iter().try_for_each(Self::check),
         }
@@ -171,16 +171,16 @@ impl CondenserConfig {
         }
     }
 
-    /// Builds the condenser. `llm_of` returns the model of a section, or the agent's model for `None`.
+    /// Builds the condenser. `find_llm` returns the model of a section, or the agent's model for `None`.
     ///
     /// # Errors
-    /// The errors of `llm_of`.
+    /// The errors of `find_llm`.
     pub fn build<E>(
         &self,
-        llm_of: &impl Fn(Option<&str>) -> Result<Arc<dyn Llm>, E>,
+        find_llm: &impl Fn(Option<&str>) -> Result<Arc<dyn Llm>, E>,
     ) -> Result<Arc<dyn Condenser>, E> {
         let summarizing = |llm: &Option<String>, bounds, max_event_length, form| {
-            Ok(Summarizing { llm: llm_of(llm.as_deref())?, bounds, max_event_length, form })
+            Ok(Summarizing { llm: find_llm(llm.as_deref())?, bounds, max_event_length, form })
         };
         Ok(match self {
             Self::Noop {} => Arc::new(Noop),
@@ -208,12 +208,12 @@ impl CondenserConfig {
             )?),
             Self::Amortized { max_size, keep_first } => Arc::new(Amortized(bounds(*keep_first, *max_size))),
             Self::LlmAttention { llm_config, max_size, keep_first } => Arc::new(LlmAttention {
-                llm: llm_of(llm_config.as_deref())?,
+                llm: find_llm(llm_config.as_deref())?,
                 bounds: bounds(*keep_first, *max_size),
             }),
             Self::Pipeline { condensers } => {
                 let built: Result<_, E> =
-                    condensers.iter().map(|condenser| condenser.build(llm_of)).collect();
+                    condensers.iter().map(|condenser| condenser.build(find_llm)).collect();
                 Arc::new(Pipeline(built?))
             }
         })
@@ -224,11 +224,11 @@ fn bounds(keep_first: usize, max_size: usize) -> HistoryBounds {
     HistoryBounds { keep_first, max_size }
 }
 
-fn positive(key: &'static str, number: usize) -> Result<(), CondenserConfigError> {
+fn check_positive(key: &'static str, number: usize) -> Result<(), CondenserConfigError> {
     if number == 0 { Err(CondenserConfigError::Zero(key)) } else { Ok(()) }
 }
 
-fn room(keep_first: usize, max_size: usize) -> Result<(), CondenserConfigError> {
+fn check_room(keep_first: usize, max_size: usize) -> Result<(), CondenserConfigError> {
     if keep_first < max_size / 2 {
         Ok(())
     } else {

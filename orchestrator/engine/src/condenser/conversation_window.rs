@@ -7,7 +7,7 @@ use protocol::{Action, EventBody};
 use super::forgetting::{between, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::llm::{LlmError, LlmProgress};
-use crate::view::{Retention, View};
+use crate::view::{Retention, View, ViewEntry};
 
 pub(super) struct ConversationWindow;
 
@@ -26,11 +26,13 @@ impl Condenser for ConversationWindow {
             .entries()
             .iter()
             .find(|entry| matches!(entry.event.body, EventBody::Action(Action::Recall(_))));
-        let recalled = recall.map(|entry| entry.group);
-        let is_passing = |retention, group| retention == Retention::Forgettable && Some(group) != recalled;
-        let passing = view.entries().iter().filter(|entry| is_passing(entry.retention, entry.group)).count();
-        let mut forgotten = between(&view, 0, (passing / 2).max(1));
-        forgotten.retain(|entry| Some(entry.group) != recalled);
+        let recall_group = recall.map(|entry| entry.group);
+        let is_forgettable = |entry: &&ViewEntry| {
+            entry.retention == Retention::Forgettable && Some(entry.group) != recall_group
+        };
+        let count = view.entries().iter().filter(is_forgettable).count();
+        let mut forgotten = between(&view, 0, (count / 2).max(1));
+        forgotten.retain(|entry| Some(entry.group) != recall_group);
         Ok(if forgotten.is_empty() {
             CondenserOutput::View(view)
         } else {

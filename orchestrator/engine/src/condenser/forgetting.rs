@@ -17,16 +17,16 @@ pub(super) struct HistoryBounds {
 }
 
 impl HistoryBounds {
-    /// Returns the number of events to keep. `None` if no condensation is select_forgotten.
+    /// Returns the number of events to keep. `None` if no condensation is due.
     pub(super) fn target(self, view: &View) -> Option<usize> {
         let is_due = view.len() > self.max_size || view.is_condensation_requested();
         is_due.then(|| view.len().min(self.max_size) / 2)
     }
 
-    /// Returns the events to forget. `None` if no condensation is select_forgotten, or it would not reduce the number of events.
+    /// Returns the events to forget. `None` if no condensation is due, or if it would not reduce the number of events.
     pub(super) fn select_forgotten(self, view: &View, summary: SummaryMode) -> Option<Vec<&ViewEntry>> {
-        let stays_before = self.keep_first + usize::from(summary == SummaryMode::Written);
-        let keep_last = self.target(view)?.saturating_sub(stays_before);
+        let kept_first = self.keep_first + usize::from(summary == SummaryMode::Written);
+        let keep_last = self.target(view)?.saturating_sub(kept_first);
         let forgotten = between(view, self.keep_first, keep_last);
         let is_added = summary == SummaryMode::Written && !view.has_summary();
         (forgotten.len() > usize::from(is_added)).then_some(forgotten)
@@ -41,19 +41,19 @@ pub(super) enum SummaryMode {
 }
 
 /// Returns a predicate for events that may be forgotten between the first `keep_first` and the last `keep_last` ones.
-/// The start of its group decides about an event. The latest group is kept.
+/// The position of an event is that of its group. The latest group is kept.
 pub(super) fn is_between(
     view: &View,
     keep_first: usize,
     keep_last: usize,
 ) -> impl Fn(&ViewEntry) -> bool + use<> {
     // Ids increase along the view, except for the summary's.
-    let begins = |index| {
+    let start = |index| {
         let mut rest =
             view.entries().iter().skip(index).filter(|entry| entry.retention != Retention::Summary);
         rest.next().map_or(view.end(), |entry| entry.event.id)
     };
-    let between = begins(keep_first)..begins(view.len().saturating_sub(keep_last));
+    let between = start(keep_first)..start(view.len().saturating_sub(keep_last));
     let latest = view.latest().map(|entry| entry.group);
     move |entry| {
         entry.retention == Retention::Forgettable
@@ -79,9 +79,9 @@ pub(super) fn condensation(
     if let (Some(first), Some(last)) = (forgotten.first(), forgotten.last()) {
         let (first, last) = (first.event.id, last.event.id);
         if summary.is_some() {
-            let stays = view.entries().iter().filter(|entry| entry.retention != Retention::Summary);
+            let others = view.entries().iter().filter(|entry| entry.retention != Retention::Summary);
             condensation.summary_offset =
-                Some(number(stays.take_while(|entry| entry.event.id < first).count() as u64));
+                Some(number(others.take_while(|entry| entry.event.id < first).count() as u64));
         }
         let in_range = view.entries().iter().filter(|entry| {
             entry.retention == Retention::Forgettable && (first..=last).contains(&entry.event.id)

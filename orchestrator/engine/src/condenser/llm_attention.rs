@@ -40,9 +40,8 @@ impl Condenser for LlmAttention {
         let request = |events: &str| request(&view, events);
         let completion =
             complete_about(self.llm.as_ref(), &candidates, MAX_EVENT_CHARS, &request, on_progress).await?;
-        let chosen = choose(&candidates, &ranking(&completion.response), room);
-        let forgotten: Vec<_> =
-            candidates.into_iter().filter(|entry| !chosen.contains(&entry.group)).collect();
+        let kept = select_groups(&candidates, &ranking(&completion.response), room);
+        let forgotten: Vec<_> = candidates.into_iter().filter(|entry| !kept.contains(&entry.group)).collect();
         Ok(condensation(&view, &forgotten, None, Some(ModelCall::from(&completion))))
     }
 
@@ -54,10 +53,10 @@ impl Condenser for LlmAttention {
 fn request(view: &View, events: &str) -> LlmRequest {
     let mut pinned = view.entries().iter().rev().filter(|entry| entry.retention == Retention::Pinned);
     let task = pinned.next().map(|entry| entry.text()).unwrap_or_default();
-    let told = format!("<task>\n{task}\n</task>\n\n<events>\n{events}\n</events>\n\nRank the events now.");
+    let prompt = format!("<task>\n{task}\n</task>\n\n<events>\n{events}\n</events>\n\nRank the events now.");
     let tool = Tool {
         name: NAME.to_owned(),
-        description: "Says which events matter most for the agent's next steps.".to_owned(),
+        description: "Ranks the events by their importance for the agent's next steps.".to_owned(),
         parameters: json!({
             "type": "object",
             "properties": {"ids": {
@@ -70,7 +69,7 @@ fn request(view: &View, events: &str) -> LlmRequest {
     };
     let instructions = ChatMessage::System(include_str!("llm_attention.md").to_owned());
     LlmRequest {
-        messages: vec![instructions, ChatMessage::User(vec![MessagePart::Text(told)])],
+        messages: vec![instructions, ChatMessage::User(vec![MessagePart::Text(prompt)])],
         tools: vec![tool],
     }
 }
@@ -91,7 +90,7 @@ fn ranking(response: &ModelResponse) -> Vec<EventId> {
 }
 
 /// Selects the groups to keep within `room` events: by rank, then the latest.
-fn choose(candidates: &[&ViewEntry], ranking: &[EventId], mut room: usize) -> HashSet<EventId> {
+fn select_groups(candidates: &[&ViewEntry], ranking: &[EventId], mut room: usize) -> HashSet<EventId> {
     let groups: HashMap<EventId, EventId> =
         candidates.iter().map(|entry| (entry.event.id, entry.group)).collect();
     let mut lengths: HashMap<EventId, usize> = HashMap::new();
@@ -100,12 +99,12 @@ fn choose(candidates: &[&ViewEntry], ranking: &[EventId], mut room: usize) -> Ha
     }
     let ranked = ranking.iter().filter_map(|id| groups.get(id).copied());
     let latest = candidates.iter().rev().map(|entry| entry.group);
-    let mut chosen = HashSet::new();
+    let mut kept = HashSet::new();
     for group in ranked.chain(latest) {
         let length = lengths.get(&group).copied().unwrap_or_default();
-        if length <= room && chosen.insert(group) {
+        if length <= room && kept.insert(group) {
             room -= length;
         }
     }
-    chosen
+    kept
 }

@@ -12,7 +12,7 @@ use crate::llm::{LlmError, LlmProgress};
 use crate::view::{Retention, View};
 
 /// Replaces a masked observation.
-const MASK: &str = "[What came of this is left out: it is too long ago.]";
+const MASK: &str = "[Output omitted: it is too old.]";
 
 pub(super) struct ObservationMasking {
     pub(super) attention_window: usize,

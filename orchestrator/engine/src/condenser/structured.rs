@@ -15,7 +15,7 @@ const FIELDS: [(&str, &str, &str); 11] = [
     (
         "request",
         "What the user wants",
-        "The user's goals, wishes and limits, in their words where these matter.",
+        "The user's goals, requirements and limits, in their words where these matter.",
     ),
     ("done", "Done", "What is finished, and how it was checked."),
     ("to_do", "Still to do", "What is left, in the order in which it should be done."),
@@ -23,7 +23,7 @@ const FIELDS: [(&str, &str, &str); 11] = [
     ("files", "Files", "Paths of files that were made, changed or matter, and what of them."),
     ("code", "Code", "Functions, types and data structures that were made or changed, and how."),
     ("tests", "Tests", "Which tests there are, which pass and which fail."),
-    ("errors", "Errors", "Errors that are still there, with their telling lines."),
+    ("errors", "Errors", "Unresolved errors, with the lines that identify them."),
     ("failed_attempts", "Tried without success", "What did not work, and why."),
     ("version_control", "Version control", "Branch, commits, pull requests."),
     ("notes", "Notes", "Anything else that must not be forgotten: dependencies, decisions, facts."),
@@ -39,7 +39,7 @@ fn tool() -> Tool {
     let required: Vec<&str> = FIELDS.iter().take(3).map(|(name, ..)| *name).collect();
     Tool {
         name: NAME.to_owned(),
-        description: "Notes the state of the work, for an agent that will not see the events any more."
+        description: "Records the state of the work for an agent that will not see the events again."
             .to_owned(),
         parameters: json!({"type": "object", "properties": properties, "required": required}),
     }

@@ -47,12 +47,9 @@ impl Condenser for Summarizing {
             complete_about(self.llm.as_ref(), &forgotten, self.max_event_length, &request, on_progress)
                 .await?;
         let summary = match (self.form.read)(&completion.response) {
-            // The call is paid for, and the history has to become shorter anyway.
+            // Condenses anyway: the call has its cost, and the history is too long.
             text if text.trim().is_empty() => {
-                format!(
-                    "{before}\n\n{} events that followed are forgotten without a summary.",
-                    forgotten.len()
-                )
+                format!("{before}\n\nThe next {} events were forgotten without a summary.", forgotten.len())
             }
             text => text,
         };
@@ -68,13 +65,13 @@ impl Condenser for Summarizing {
 impl Summarizing {
     fn request(&self, before: &str, events: &str) -> LlmRequest {
         let before = if before.is_empty() { "There is none yet." } else { before };
-        let told = format!(
+        let prompt = format!(
             "<summary_so_far>\n{before}\n</summary_so_far>\n\n<events>\n{events}\n</events>\n\n\
              Write the new summary now."
         );
         let messages = vec![
             ChatMessage::System(self.form.instructions.to_owned()),
-            ChatMessage::User(vec![MessagePart::Text(told)]),
+            ChatMessage::User(vec![MessagePart::Text(prompt)]),
         ];
         LlmRequest { messages, tools: (self.form.tools)() }
     }

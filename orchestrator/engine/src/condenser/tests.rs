@@ -12,21 +12,21 @@ use super::*;
 use crate::llm::{ChatMessage, Completion, Llm, LlmErrorKind, LlmRequest, MessagePart, ModelResponse};
 use crate::view::logs::{LogBuilder, any_log, assert_paired, texts};
 
-/// What a model makes of what it is told: the message that it answers.
-type Answer = dyn Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync;
+/// Returns the response to a prompt.
+type Respond = dyn Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync;
 
-/// A model that answers by a function, and keeps what it was told.
-struct ScriptedLlm {
-    answer: Box<Answer>,
-    told: Mutex<Vec<String>>,
+/// A model that responds with a function, and records its prompts.
+struct FunctionLlm {
+    respond: Box<Respond>,
+    prompts: Mutex<Vec<String>>,
 }
 
-impl ScriptedLlm {
-    fn new(answer: impl Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { answer: Box::new(answer), told: Mutex::default() })
+impl FunctionLlm {
+    fn new(respond: impl Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { respond: Box::new(respond), prompts: Mutex::default() })
     }
 
-    /// Says one thing.
+    /// Responds with a text.
     fn replying(text: &'static str) -> Arc<Self> {
         Self::new(move |_| Ok(json!({"role": "assistant", "content": text})))
     }
@@ -40,15 +40,15 @@ impl ScriptedLlm {
         })
     }
 
-    fn told(&self) -> Vec<String> {
-        self.told.lock().unwrap().clone()
+    fn prompts(&self) -> Vec<String> {
+        self.prompts.lock().unwrap().clone()
     }
 }
 
 #[async_trait]
-impl Llm for ScriptedLlm {
+impl Llm for FunctionLlm {
     fn model(&self) -> &str {
-        "answering"
+        "function"
     }
 
     fn max_cost(&self, _: u64) -> f64 {
@@ -61,23 +61,23 @@ impl Llm for ScriptedLlm {
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
         let Some(ChatMessage::User(parts)) = request.messages.last() else { panic!("{request:?}") };
-        let [MessagePart::Text(told)] = parts.as_slice() else { panic!("{parts:?}") };
-        self.told.lock().unwrap().push(told.clone());
-        let message = (self.answer)(told).map_err(|kind| LlmError {
+        let [MessagePart::Text(prompt)] = parts.as_slice() else { panic!("{parts:?}") };
+        self.prompts.lock().unwrap().push(prompt.clone());
+        let message = (self.respond)(prompt).map_err(|kind| LlmError {
             kind,
             detail: "as scripted".into(),
             retry_after: None,
         })?;
         Ok(Completion {
             response: ModelResponse(json!({"id": "s", "choices": [{"message": message}]})),
-            usage: TokenUsage { model: "answering".into(), prompt_tokens: 7, ..TokenUsage::default() },
+            usage: TokenUsage { model: "function".into(), prompt_tokens: 7, ..TokenUsage::default() },
             cost: Some(0.25),
             latency: Duration::from_secs(1),
         })
     }
 }
 
-fn build(config: Value, llm: &Arc<ScriptedLlm>) -> Arc<dyn Condenser> {
+fn build(config: Value, llm: &Arc<FunctionLlm>) -> Arc<dyn Condenser> {
     let config: CondenserConfig = serde_json::from_value(config).unwrap();
     config.check().unwrap();
     let build = |_: Option<&str>| Ok::<Arc<dyn Llm>, ()>(llm.clone());
@@ -86,7 +86,7 @@ fn build(config: Value, llm: &Arc<ScriptedLlm>) -> Arc<dyn Condenser> {
 
 async fn condense(
     config: Value,
-    llm: &Arc<ScriptedLlm>,
+    llm: &Arc<FunctionLlm>,
     log: &LogBuilder,
 ) -> Result<CondenserOutput, LlmError> {
     build(config, llm).condense(log.view(), &|_| ()).await
@@ -94,7 +94,7 @@ async fn condense(
 
 /// What the agent is shown by a condenser that does not condense.
 async fn shown(config: Value, log: &LogBuilder) -> Vec<String> {
-    match condense(config, &ScriptedLlm::replying("no"), log).await.unwrap() {
+    match condense(config, &FunctionLlm::replying("no"), log).await.unwrap() {
         CondenserOutput::View(view) => {
             assert_paired(&view.messages());
             texts(&view.messages())
@@ -113,10 +113,10 @@ fn decision(condensed: CondenserOutput) -> (CondensationAction, Option<crate::ag
     }
 }
 
-/// What the agent is told after the condensation that a condenser decides on; and the condensation.
+/// Texts of the view after the condensation that a condenser decides on, and the condensation.
 async fn condensed(
     config: Value,
-    llm: &Arc<ScriptedLlm>,
+    llm: &Arc<FunctionLlm>,
     log: &LogBuilder,
 ) -> (Vec<String>, CondensationAction) {
     let (condensation, _) = decision(condense(config, llm, log).await.unwrap());
@@ -148,9 +148,9 @@ async fn noop_keeps_the_whole_history() {
 async fn amortized_forgets_half_of_a_long_history() {
     let config = json!({"type": "amortized"});
     assert_eq!(shown(config.clone(), &hundred()).await.len(), 100);
-    let (told, condensation) = condensed(config, &ScriptedLlm::replying("no"), &one_more(&hundred())).await;
-    assert_eq!(told[..3], ["the prompt", "the task", "thought 27"]);
-    assert_eq!(told.len(), 50);
+    let (view, condensation) = condensed(config, &FunctionLlm::replying("no"), &one_more(&hundred())).await;
+    assert_eq!(view[..3], ["the prompt", "the task", "thought 27"]);
+    assert_eq!(view.len(), 50);
     assert_eq!(
         condensation,
         CondensationAction {
@@ -169,14 +169,14 @@ async fn request_is_served_by_the_next_capable_condenser() {
     let mut log = LogBuilder::with_steps(10);
     assert_eq!(shown(config.clone(), &log).await.len(), 22);
     log.request_condensation();
-    let (told, _) = condensed(config, &ScriptedLlm::replying("no"), &log).await;
-    assert_eq!(told.len(), 12);
+    let (view, _) = condensed(config, &FunctionLlm::replying("no"), &log).await;
+    assert_eq!(view.len(), 12);
 }
 
 #[tokio::test]
 async fn conversation_window_keeps_prompt_and_task_on_request() {
     let config = || json!({"type": "conversation_window"});
-    let llm = ScriptedLlm::replying("no");
+    let llm = FunctionLlm::replying("no");
     assert_eq!(shown(config(), &LogBuilder::with_steps(500)).await.len(), 1002);
 
     let mut log = LogBuilder::with_task();
@@ -211,23 +211,23 @@ async fn conversation_window_keeps_prompt_and_task_on_request() {
 async fn recent_keeps_first_and_latest_events_and_moves_in_strides() {
     let config = || json!({"type": "recent", "keep_first": 1, "max_events": 12});
     assert_eq!(shown(config(), &LogBuilder::with_steps(5)).await.len(), 12);
-    let told = shown(config(), &LogBuilder::with_steps(6)).await;
-    assert_eq!(told[..3], ["the prompt", "the task", "thought 4"]);
+    let view = shown(config(), &LogBuilder::with_steps(6)).await;
+    assert_eq!(view[..3], ["the prompt", "the task", "thought 4"]);
     for steps in 5..60 {
-        let told = shown(config(), &LogBuilder::with_steps(steps)).await;
-        assert!((6..=12).contains(&told.len()), "{}", told.len());
-        assert_eq!(told[told.len() - 2], format!("thought {steps}"));
+        let view = shown(config(), &LogBuilder::with_steps(steps)).await;
+        assert!((6..=12).contains(&view.len()), "{}", view.len());
+        assert_eq!(view[view.len() - 2], format!("thought {steps}"));
     }
 }
 
 #[tokio::test]
 async fn observation_masking_masks_the_results_of_old_calls() {
     let config = || json!({"type": "observation_masking", "attention_window": 4});
-    let told = shown(config(), &LogBuilder::with_steps(4)).await;
-    let masked: Vec<_> = told.iter().map(|text| text.starts_with("[What came of this")).collect();
+    let view = shown(config(), &LogBuilder::with_steps(4)).await;
+    let masked: Vec<_> = view.iter().map(|text| text.starts_with("[Output omitted")).collect();
     // After the prompt and the task: two steps that are old, two that are not.
     assert_eq!(masked, [false, false, false, true, false, true, false, false, false, false]);
-    assert_eq!(told[6], "thought 3");
+    assert_eq!(view[6], "thought 3");
 }
 
 #[tokio::test]
@@ -240,8 +240,8 @@ async fn browser_output_masking_keeps_the_latest_page() {
         [
             "the prompt",
             "the task",
-            "[The page http://a/ is left out: newer ones follow.]",
-            "[The page http://b/ is left out: newer ones follow.]",
+            "[Page http://a/ omitted: newer pages follow.]",
+            "[Page http://b/ omitted: newer pages follow.]",
             "the page http://c/",
             "thought 1",
             "output of call-1-0",
@@ -252,37 +252,37 @@ async fn browser_output_masking_keeps_the_latest_page() {
 #[tokio::test]
 async fn llm_summary_builds_on_the_previous_one() {
     let config = || json!({"type": "llm", "keep_first": 2, "max_size": 20});
-    let llm = ScriptedLlm::replying(" what was done \n");
+    let llm = FunctionLlm::replying(" what was done \n");
     let mut log = LogBuilder::with_steps(10);
     let (condensation, call) = decision(condense(config(), &llm, &log).await.unwrap());
     assert_eq!(call.unwrap().cost, Some(0.25));
     assert_eq!(condensation.summary.as_deref(), Some("what was done"));
     assert_eq!(condensation.summary_offset, Some(2));
     log.condense(condensation);
-    let told = texts(&log.view().messages());
-    assert_eq!(told[..4], ["the prompt", "the task", "what was done", "thought 8"]);
-    let asked = llm.told();
-    assert!(asked[0].contains("There is none yet"), "{}", asked[0]);
-    assert!(asked[0].contains("thought 1\nIt called execute_bash"), "{}", asked[0]);
-    assert!(asked[0].contains("output of call-7-0") && !asked[0].contains("output of call-8-0"));
+    let view = texts(&log.view().messages());
+    assert_eq!(view[..4], ["the prompt", "the task", "what was done", "thought 8"]);
+    let prompts = llm.prompts();
+    assert!(prompts[0].contains("There is none yet"), "{}", prompts[0]);
+    assert!(prompts[0].contains("thought 1\nIt called execute_bash"), "{}", prompts[0]);
+    assert!(prompts[0].contains("output of call-7-0") && !prompts[0].contains("output of call-8-0"));
 
     (0..10).for_each(|_| log.response(1, 1));
-    let (told, _) = condensed(config(), &llm, &log).await;
-    assert_eq!(told.iter().filter(|text| *text == "what was done").count(), 1);
-    assert!(llm.told()[1].contains("<summary_so_far>\nwhat was done\n"));
-    assert!(!llm.told()[1].contains("output of call-7-0"));
+    let (view, _) = condensed(config(), &llm, &log).await;
+    assert_eq!(view.iter().filter(|text| *text == "what was done").count(), 1);
+    assert!(llm.prompts()[1].contains("<summary_so_far>\nwhat was done\n"));
+    assert!(!llm.prompts()[1].contains("output of call-7-0"));
 }
 
 #[tokio::test]
 async fn long_event_keeps_start_and_end_in_the_request() {
-    let llm = ScriptedLlm::replying("short");
+    let llm = FunctionLlm::replying("short");
     let mut log = LogBuilder::with_task();
-    log.user_message(&format!("begin{}end", "x".repeat(100_000)));
+    log.user_message(&format!("start{}end", "x".repeat(100_000)));
     (0..20).for_each(|_| log.response(1, 1));
     condense(json!({"type": "llm", "max_size": 20, "max_event_length": 1000}), &llm, &log).await.unwrap();
-    let told = llm.told().remove(0);
-    assert!(told.contains("begin") && told.contains("end\n"));
-    assert!(told.len() < 10_000, "{}", told.len());
+    let prompt = llm.prompts().remove(0);
+    assert!(prompt.contains("start") && prompt.contains("end\n"));
+    assert!(prompt.len() < 10_000, "{}", prompt.len());
 }
 
 #[tokio::test]
@@ -290,27 +290,27 @@ async fn request_is_halved_when_it_exceeds_the_context_window() {
     let mut log = LogBuilder::with_task();
     (0..30).for_each(|_| log.user_message(&"word ".repeat(1000)));
     let config = || json!({"type": "llm", "max_size": 20});
-    let small = ScriptedLlm::new(|told| match told.len() {
+    let small = FunctionLlm::new(|prompt| match prompt.len() {
         0..30_000 => Ok(json!({"role": "assistant", "content": "short"})),
         _ => Err(LlmErrorKind::ContextWindowExceeded),
     });
     decision(condense(config(), &small, &log).await.unwrap());
-    let lengths: Vec<_> = small.told().iter().map(String::len).collect();
+    let lengths: Vec<_> = small.prompts().iter().map(String::len).collect();
     assert!(lengths.len() > 1 && lengths.is_sorted_by(|a, b| a > b), "{lengths:?}");
 
-    let tiny = ScriptedLlm::new(|_| Err(LlmErrorKind::ContextWindowExceeded));
+    let tiny = FunctionLlm::new(|_| Err(LlmErrorKind::ContextWindowExceeded));
     let error = condense(config(), &tiny, &log).await.unwrap_err();
-    assert_eq!((error.kind, tiny.told().len()), (LlmErrorKind::ContextWindowExceeded, 7));
+    assert_eq!((error.kind, tiny.prompts().len()), (LlmErrorKind::ContextWindowExceeded, 7));
 
-    let away = ScriptedLlm::new(|_| Err(LlmErrorKind::Unavailable));
+    let away = FunctionLlm::new(|_| Err(LlmErrorKind::Unavailable));
     let error = condense(config(), &away, &log).await.unwrap_err();
-    assert_eq!((error.kind, away.told().len()), (LlmErrorKind::Unavailable, 1));
+    assert_eq!((error.kind, away.prompts().len()), (LlmErrorKind::Unavailable, 1));
 }
 
 #[tokio::test]
 async fn unusable_summary_still_costs_and_condenses() {
     for message in [json!({"content": null}), json!({"content": " \n"}), json!(7)] {
-        let llm = ScriptedLlm::new(move |_| Ok(message.clone()));
+        let llm = FunctionLlm::new(move |_| Ok(message.clone()));
         let (condensation, call) = decision(
             condense(json!({"type": "llm", "max_size": 20}), &llm, &LogBuilder::with_steps(10))
                 .await
@@ -319,10 +319,10 @@ async fn unusable_summary_still_costs_and_condenses() {
         assert!(call.is_some());
         assert_eq!(
             condensation.summary.as_deref(),
-            Some("12 events that followed are forgotten without a summary.")
+            Some("The next 12 events were forgotten without a summary.")
         );
     }
-    let long = ScriptedLlm::new(|_| Ok(json!({"content": "word ".repeat(1_000_000)})));
+    let long = FunctionLlm::new(|_| Ok(json!({"content": "word ".repeat(1_000_000)})));
     let (condensation, _) = decision(
         condense(json!({"type": "llm", "max_size": 20}), &long, &LogBuilder::with_steps(10)).await.unwrap(),
     );
@@ -334,7 +334,7 @@ async fn structured_formats_the_filled_in_form() {
     let config = || json!({"type": "structured", "max_size": 20});
     let form =
         json!({"request": "mend it", "done": "", "to_do": ["test", "ship"], "files": "a.rs", "own": "?"});
-    let llm = ScriptedLlm::calls("note_state", &form);
+    let llm = FunctionLlm::calls("note_state", &form);
     let (_, condensation) = condensed(config(), &llm, &LogBuilder::with_steps(10)).await;
     assert_eq!(
         condensation.summary.as_deref(),
@@ -342,29 +342,29 @@ async fn structured_formats_the_filled_in_form() {
     );
     // A model that does not call says it in its own way.
     let (_, condensation) =
-        condensed(config(), &ScriptedLlm::replying("notes"), &LogBuilder::with_steps(10)).await;
+        condensed(config(), &FunctionLlm::replying("notes"), &LogBuilder::with_steps(10)).await;
     assert_eq!(condensation.summary.as_deref(), Some("notes"));
 }
 
 #[tokio::test]
 async fn llm_attention_forgets_unranked_events() {
     let config = || json!({"type": "llm_attention", "max_size": 20});
-    let expected = |told: Vec<String>| {
+    let expected = |view: Vec<String>| {
         // Ten of 22 stay: prompt, task, the latest step, the two that were named, and the latest of the others.
-        let thoughts: Vec<_> = told.into_iter().filter(|text| text.starts_with("thought")).collect();
+        let thoughts: Vec<_> = view.into_iter().filter(|text| text.starts_with("thought")).collect();
         assert_eq!(thoughts, ["thought 1", "thought 3", "thought 9", "thought 10"]);
     };
     let log = LogBuilder::with_steps(10);
-    let ranked = ScriptedLlm::calls("rank_events", &json!({"ids": [2, "7", 7, 99999, -1, null, 2]}));
-    let (told, condensation) = condensed(config(), &ranked, &log).await;
-    expected(told);
+    let ranked = FunctionLlm::calls("rank_events", &json!({"ids": [2, "7", 7, 99999, -1, null, 2]}));
+    let (view, condensation) = condensed(config(), &ranked, &log).await;
+    expected(view);
     assert!(condensation.forgotten_event_ids.is_some());
-    let written = ScriptedLlm::replying("Most important: [2, 6], the rest is not.");
+    let written = FunctionLlm::replying("Most important: [2, 6], the rest is not.");
     expected(condensed(config(), &written, &log).await.0);
     // One that ranks nothing keeps the latest.
-    let (told, _) = condensed(config(), &ScriptedLlm::replying("I cannot."), &log).await;
-    assert_eq!(told[2], "thought 7");
-    assert_eq!(told.len(), 10);
+    let (view, _) = condensed(config(), &FunctionLlm::replying("I cannot."), &log).await;
+    assert_eq!(view[2], "thought 7");
+    assert_eq!(view.len(), 10);
 }
 
 #[test]
@@ -435,7 +435,7 @@ proptest! {
             log.request_condensation();
         }
         let before = log.view();
-        match run(condense(config, &ScriptedLlm::replying("summary [5, 9, 3]"), &log)).unwrap() {
+        match run(condense(config, &FunctionLlm::replying("summary [5, 9, 3]"), &log)).unwrap() {
             CondenserOutput::View(view) => prop_assert_eq!(view.messages(), before.messages()),
             condensed => {
                 log.condense(decision(condensed).0);
@@ -457,7 +457,7 @@ proptest! {
             json!({"type": "observation_masking", "attention_window": window}),
             json!({"type": "browser_output_masking", "attention_window": window}),
         ] {
-            let CondenserOutput::View(view) = run(condense(config, &ScriptedLlm::replying("no"), &log)).unwrap() else {
+            let CondenserOutput::View(view) = run(condense(config, &FunctionLlm::replying("no"), &log)).unwrap() else {
                 panic!("a view")
             };
             assert_paired(&view.messages());
@@ -470,7 +470,7 @@ proptest! {
     fn messages_only_grow_between_condensations(
         config in condensing(), steps in 20..60_usize, calls in 1..4_usize,
     ) {
-        let condenser = build(config, &ScriptedLlm::replying("summary [5, 9, 3]"));
+        let condenser = build(config, &FunctionLlm::replying("summary [5, 9, 3]"));
         let mut log = LogBuilder::with_task();
         let mut before: Vec<ChatMessage> = Vec::new();
         for step in 0..steps {
@@ -478,7 +478,7 @@ proptest! {
             if step % 16 == 15 {
                 log.request_condensation();
             }
-            let told = loop {
+            let view = loop {
                 match run(condenser.condense(log.view(), &|_| ())).unwrap() {
                     CondenserOutput::View(view) => break view.messages(),
                     condensed => {
@@ -487,8 +487,8 @@ proptest! {
                     }
                 }
             };
-            prop_assert!(told.starts_with(&before));
-            before = told;
+            prop_assert!(view.starts_with(&before));
+            before = view;
         }
     }
 }
@@ -502,9 +502,9 @@ async fn moving_windows_keep_the_prefix_of_most_steps() {
         let (mut log, mut before, mut moved) = (LogBuilder::with_task(), Vec::new(), 0);
         for _ in 0..100 {
             log.response(1, 1);
-            let told = shown(config.clone(), &log).await;
-            moved += usize::from(!told.starts_with(&before));
-            before = told;
+            let view = shown(config.clone(), &log).await;
+            moved += usize::from(!view.starts_with(&before));
+            before = view;
         }
         // 200 events in strides of 20.
         assert!((5..=10).contains(&moved), "{moved}");

@@ -182,12 +182,12 @@ fn invalid_and_long_ranges_are_rejected() {
 
 /// Model that responds from a list, in order. A call without a response hangs.
 #[derive(Default)]
-struct ScriptedLlm {
+struct QueuedLlm {
     responses: Mutex<Vec<Value>>,
     called: Notify,
 }
 
-impl ScriptedLlm {
+impl QueuedLlm {
     fn new(responses: impl IntoIterator<Item = Value>) -> Arc<Self> {
         let mut responses: Vec<Value> = responses.into_iter().collect();
         responses.reverse();
@@ -196,7 +196,7 @@ impl ScriptedLlm {
 }
 
 #[async_trait]
-impl Llm for ScriptedLlm {
+impl Llm for QueuedLlm {
     fn model(&self) -> &str {
         "scripted"
     }
@@ -261,7 +261,7 @@ impl World {
         Self { store: Arc::default(), provider, edits }
     }
 
-    fn parts(&self, llm: Arc<ScriptedLlm>, draft_editor: Arc<ScriptedLlm>) -> EngineParts {
+    fn parts(&self, llm: Arc<QueuedLlm>, draft_editor: Arc<QueuedLlm>) -> EngineParts {
         let definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
         let agent = CodeActAgent { definition, command_timeout: 120.0, declares_risk: false };
         EngineParts {
@@ -284,8 +284,8 @@ impl World {
 
     async fn start(
         &self,
-        llm: Arc<ScriptedLlm>,
-        draft_editor: Arc<ScriptedLlm>,
+        llm: Arc<QueuedLlm>,
+        draft_editor: Arc<QueuedLlm>,
         max_budget: Option<f64>,
     ) -> Conversation {
         let started = ConversationStarted {
@@ -340,9 +340,8 @@ async fn reach(conversation: &Conversation, state: AgentState) {
 async fn unusable_response_costs_and_reaches_no_sandbox() {
     let world = World::new();
     let drafts = [block("zwei"), json!({"role": "assistant", "content": "I would rather not."})];
-    let conversation = world
-        .start(ScriptedLlm::new([edit_file(), edit_file(), finish()]), ScriptedLlm::new(drafts), None)
-        .await;
+    let conversation =
+        world.start(QueuedLlm::new([edit_file(), edit_file(), finish()]), QueuedLlm::new(drafts), None).await;
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.edits(), [("2\n".to_owned(), "zwei\n".to_owned())]);
     let [done, refused] = &world.terminal_events()[..] else { panic!("two") };
@@ -359,8 +358,8 @@ async fn unusable_response_costs_and_reaches_no_sandbox() {
 #[tokio::test(start_paused = true)]
 async fn stop_cancels_the_call_without_an_edit() {
     let world = World::new();
-    let drafts = ScriptedLlm::new([]);
-    let conversation = world.start(ScriptedLlm::new([edit_file()]), drafts.clone(), None).await;
+    let drafts = QueuedLlm::new([]);
+    let conversation = world.start(QueuedLlm::new([edit_file()]), drafts.clone(), None).await;
     drafts.called.notified().await;
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
@@ -371,11 +370,11 @@ async fn stop_cancels_the_call_without_an_edit() {
 #[tokio::test(start_paused = true)]
 async fn crash_repeats_only_an_unfinished_model_call() {
     let world = World::new();
-    let drafts = ScriptedLlm::new([]);
-    let conversation = world.start(ScriptedLlm::new([edit_file()]), drafts.clone(), None).await;
+    let drafts = QueuedLlm::new([]);
+    let conversation = world.start(QueuedLlm::new([edit_file()]), drafts.clone(), None).await;
     drafts.called.notified().await;
     drop(conversation);
-    let parts = world.parts(ScriptedLlm::new([finish()]), ScriptedLlm::new([block("zwei")]));
+    let parts = world.parts(QueuedLlm::new([finish()]), QueuedLlm::new([block("zwei")]));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.edits(), [("2\n".to_owned(), "zwei\n".to_owned())]);
@@ -388,9 +387,9 @@ async fn crash_repeats_only_an_unfinished_model_call() {
     let again = World { store: Arc::default(), ..World::new() };
     let provider = world.provider.clone();
     crate::events::EventStore::append(again.store.as_ref(), &id(), &log).await.unwrap();
-    let unused = ScriptedLlm::new([]);
+    let unused = QueuedLlm::new([]);
     let parts =
-        EngineParts { provider: Arc::new(provider), ..again.parts(ScriptedLlm::new([finish()]), unused) };
+        EngineParts { provider: Arc::new(provider), ..again.parts(QueuedLlm::new([finish()]), unused) };
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(again.terminal_events(), [(String::new(), "edited".to_owned())], "it is attached to");
@@ -401,12 +400,12 @@ async fn crash_repeats_only_an_unfinished_model_call() {
 #[tokio::test(start_paused = true)]
 async fn draft_is_not_performed_when_its_sandbox_is_lost() {
     let world = World::new();
-    let drafts = ScriptedLlm::new([]);
-    let conversation = world.start(ScriptedLlm::new([edit_file(), finish()]), drafts.clone(), None).await;
+    let drafts = QueuedLlm::new([]);
+    let conversation = world.start(QueuedLlm::new([edit_file(), finish()]), drafts.clone(), None).await;
     drafts.called.notified().await;
     drop(conversation);
     world.provider.lose_all();
-    let parts = world.parts(ScriptedLlm::new([finish()]), ScriptedLlm::new([]));
+    let parts = world.parts(QueuedLlm::new([finish()]), QueuedLlm::new([]));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.terminal_events()[0].0, NOT_PERFORMED);
@@ -417,7 +416,7 @@ async fn draft_is_not_performed_when_its_sandbox_is_lost() {
 async fn no_draft_is_applied_beyond_the_budget() {
     let world = World::new();
     let conversation =
-        world.start(ScriptedLlm::new([edit_file(), finish()]), ScriptedLlm::new([]), Some(1.0)).await;
+        world.start(QueuedLlm::new([edit_file(), finish()]), QueuedLlm::new([]), Some(1.0)).await;
     reach(&conversation, AgentState::Error).await;
     let [(_, why)] = &world.terminal_events()[..] else { panic!("one") };
     assert!(why.contains("budget for model calls is used up"), "{why}");

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// A parsed file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Document<'a> {
+pub(crate) struct MarkdownDocument<'a> {
     fields: Vec<Field>,
     /// The text after the front matter; the whole file if it has none.
     pub(crate) body: &'a str,
@@ -24,20 +24,20 @@ struct Field {
     name: String,
     /// The line in the file, from 1.
     line: usize,
-    value: Value,
+    value: FieldValue,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Value {
+enum FieldValue {
     Text(String),
-    List(Vec<Item>),
+    List(Vec<ListItem>),
     Map(Vec<Field>),
     /// A value that is not supported.
     Other,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Item {
+enum ListItem {
     Text(String),
     Map(Vec<Field>),
     Other,
@@ -46,20 +46,20 @@ enum Item {
 /// The error of invalid front matter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{line}: {problem}")]
-pub(crate) struct Malformed {
+pub(crate) struct FrontMatterError {
     /// The line, from 1.
     pub(crate) line: usize,
     /// The problem, with the name of the field if there is one.
     pub(crate) problem: String,
 }
 
-impl<'a> Document<'a> {
+impl<'a> MarkdownDocument<'a> {
     /// Parses a file. It has no front matter unless it starts with `---`, after optional blank lines, and has a second such
     /// line. The front matter may be indented as a whole.
     ///
     /// # Errors
     /// The first line that is not part of a field.
-    pub(crate) fn parse(text: &'a str) -> Result<Self, Malformed> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, FrontMatterError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let Some((line, head, body)) = split(text) else {
             return Ok(Self { fields: Vec::new(), body: text });
@@ -82,10 +82,10 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// The value is not a string.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, Malformed> {
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, FrontMatterError> {
         match self.find(name).map(|field| &field.value) {
             None => Ok(None),
-            Some(Value::Text(text)) => Ok(some(text)),
+            Some(FieldValue::Text(text)) => Ok(non_null(text)),
             Some(_) => Err(self.malformed(name, "must be a text")),
         }
     }
@@ -94,56 +94,65 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// The value is neither.
-    pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, Malformed> {
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, FrontMatterError> {
         let wrong = || self.malformed(name, "must be a list of texts");
         let texts: Vec<_> = match self.find(name).map(|field| &field.value) {
             None => Vec::new(),
-            Some(Value::Text(text)) => text.split(',').map(str::trim).collect(),
-            Some(Value::List(items)) => {
+            Some(FieldValue::Text(text)) => text.split(',').map(str::trim).collect(),
+            Some(FieldValue::List(items)) => {
                 let texts = items.iter().map(|item| match item {
-                    Item::Text(text) => Ok(text.as_str()),
-                    Item::Map(_) | Item::Other => Err(wrong()),
+                    ListItem::Text(text) => Ok(text.as_str()),
+                    ListItem::Map(_) | ListItem::Other => Err(wrong()),
                 });
                 texts.collect::<Result<_, _>>()?
             }
-            Some(Value::Map(_) | Value::Other) => return Err(wrong()),
+            Some(FieldValue::Map(_) | FieldValue::Other) => return Err(wrong()),
         };
-        Ok(texts.into_iter().filter_map(some).map(str::to_owned).collect())
+        Ok(texts.into_iter().filter_map(non_null).map(str::to_owned).collect())
     }
 
     /// Returns the field `name` of each map in the list `list`, if it is a string. Empty if `list` is not a list of maps.
     pub(crate) fn names_in(&self, list: &str, name: &str) -> Vec<&str> {
-        let Some(Value::List(items)) = self.find(list).map(|field| &field.value) else { return Vec::new() };
-        let maps =
-            items.iter().filter_map(|item| if let Item::Map(fields) = item { Some(fields) } else { None });
+        let Some(FieldValue::List(items)) = self.find(list).map(|field| &field.value) else {
+            return Vec::new();
+        };
+        let maps = items
+            .iter()
+            .filter_map(|item| if let ListItem::Map(fields) = item { Some(fields) } else { None });
         let values = maps.filter_map(|fields| Some(&last(fields, name)?.value));
-        values.filter_map(|value| if let Value::Text(text) = value { some(text) } else { None }).collect()
+        values
+            .filter_map(|value| if let FieldValue::Text(text) = value { non_null(text) } else { None })
+            .collect()
     }
 
     /// Returns the maps of the list `list` in the map `map`. Empty if either is missing.
     ///
     /// # Errors
     /// `map` is not a map, or `list` is not a list of maps.
-    pub(crate) fn maps_in(&self, map: &str, list: &str) -> Result<Vec<Fields<'_>>, Malformed> {
+    pub(crate) fn maps_in(&self, map: &str, list: &str) -> Result<Vec<FieldMap<'_>>, FrontMatterError> {
         let found = match self.find(map).map(|field| &field.value) {
             None => return Ok(Vec::new()),
-            Some(Value::Map(fields)) => last(fields, list),
+            Some(FieldValue::Map(fields)) => last(fields, list),
             Some(_) => return Err(self.malformed(map, "must be a map")),
         };
-        let wrong = |line| Malformed { line, problem: format!("`{list}` must be a list of maps") };
+        let wrong = |line| FrontMatterError { line, problem: format!("`{list}` must be a list of maps") };
         match found.map(|field| (field.line, &field.value)) {
             None => Ok(Vec::new()),
-            Some((line, Value::List(items))) => items
-                .iter()
-                .map(|item| if let Item::Map(fields) = item { Ok(Fields(fields)) } else { Err(wrong(line)) })
-                .collect(),
+            Some((line, FieldValue::List(items))) => {
+                items
+                    .iter()
+                    .map(|item| {
+                        if let ListItem::Map(fields) = item { Ok(FieldMap(fields)) } else { Err(wrong(line)) }
+                    })
+                    .collect()
+            }
             Some((line, _)) => Err(wrong(line)),
         }
     }
 
     /// Creates the error of a field.
-    pub(crate) fn malformed(&self, name: &str, problem: &str) -> Malformed {
-        Malformed { line: self.line(name), problem: format!("`{name}` {problem}") }
+    pub(crate) fn malformed(&self, name: &str, problem: &str) -> FrontMatterError {
+        FrontMatterError { line: self.line(name), problem: format!("`{name}` {problem}") }
     }
 
     fn find(&self, name: &str) -> Option<&Field> {
@@ -153,13 +162,13 @@ impl<'a> Document<'a> {
 
 /// A map within the front matter.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Fields<'f>(&'f [Field]);
+pub(crate) struct FieldMap<'f>(&'f [Field]);
 
-impl<'f> Fields<'f> {
+impl<'f> FieldMap<'f> {
     /// Returns a string. `None` if it is missing.
     pub(crate) fn text(&self, name: &str) -> Option<&'f str> {
         match &last(self.0, name)?.value {
-            Value::Text(text) => some(text),
+            FieldValue::Text(text) => non_null(text),
             _ => None,
         }
     }
@@ -168,9 +177,10 @@ impl<'f> Fields<'f> {
     pub(crate) fn words(&self, name: &str) -> Option<Vec<String>> {
         match last(self.0, name).map(|field| &field.value) {
             None => Some(Vec::new()),
-            Some(Value::Text(line)) => shlex::split(line),
-            Some(Value::List(items)) => {
-                let text = |item: &Item| if let Item::Text(text) = item { Some(text.clone()) } else { None };
+            Some(FieldValue::Text(line)) => shlex::split(line),
+            Some(FieldValue::List(items)) => {
+                let text =
+                    |item: &ListItem| if let ListItem::Text(text) = item { Some(text.clone()) } else { None };
                 items.iter().map(text).collect()
             }
             Some(_) => None,
@@ -181,10 +191,10 @@ impl<'f> Fields<'f> {
     pub(crate) fn texts_by_name(&self, name: &str) -> Option<BTreeMap<String, String>> {
         match last(self.0, name).map(|field| &field.value) {
             None => Some(BTreeMap::new()),
-            Some(Value::Text(text)) if some(text).is_none() => Some(BTreeMap::new()),
-            Some(Value::Map(fields)) => {
+            Some(FieldValue::Text(text)) if non_null(text).is_none() => Some(BTreeMap::new()),
+            Some(FieldValue::Map(fields)) => {
                 let entry = |field: &Field| match &field.value {
-                    Value::Text(text) => Some((field.name.clone(), text.clone())),
+                    FieldValue::Text(text) => Some((field.name.clone(), text.clone())),
                     _ => None,
                 };
                 fields.iter().map(entry).collect()
@@ -200,7 +210,7 @@ fn last<'f>(fields: &'f [Field], name: &str) -> Option<&'f Field> {
 }
 
 /// Maps YAML's null to `None`.
-fn some(text: &str) -> Option<&str> {
+fn non_null(text: &str) -> Option<&str> {
     (!matches!(text, "" | "~" | "null")).then_some(text)
 }
 

@@ -1,22 +1,22 @@
 //! Parses lines into fields. Recursion is limited to [`MAX_DEPTH`].
 
-use super::{Field, Item, Malformed, Value};
+use super::{Field, FieldValue, FrontMatterError, ListItem};
 
 /// A line with its number in the file.
-type Line<'a> = (usize, &'a str);
+type NumberedLine<'a> = (usize, &'a str);
 
 /// Maximum nesting of maps below the top level: as deep as the environment of a server in `mcp_tools`.
 const MAX_DEPTH: usize = 3;
 
 /// Removes the indentation of the first field from all lines.
-pub(super) fn without_indent<'a>(lines: &[Line<'a>]) -> Vec<Line<'a>> {
+pub(super) fn without_indent<'a>(lines: &[NumberedLine<'a>]) -> Vec<NumberedLine<'a>> {
     let indent = |text: &str| text.len() - text.trim_start_matches(' ').len();
     let edge = lines.iter().find(|(_, text)| !is_blank(text)).map_or(0, |(_, text)| indent(text));
     lines.iter().map(|(line, text)| (*line, &text[indent(text).min(edge)..])).collect()
 }
 
 /// Parses the fields that are not indented.
-pub(super) fn fields(lines: &[Line<'_>], depth: usize) -> Result<Vec<Field>, Malformed> {
+pub(super) fn fields(lines: &[NumberedLine<'_>], depth: usize) -> Result<Vec<Field>, FrontMatterError> {
     let mut fields = Vec::new();
     let mut rest = lines;
     while let Some(((line, text), after)) = rest.split_first() {
@@ -25,11 +25,11 @@ pub(super) fn fields(lines: &[Line<'_>], depth: usize) -> Result<Vec<Field>, Mal
             continue;
         }
         let Some((name, value)) = field(text) else {
-            return Err(Malformed { line: *line, problem: "expected `name: value`".into() });
+            return Err(FrontMatterError { line: *line, problem: "expected `name: value`".into() });
         };
-        let (block, after) = rest.split_at(rest.iter().take_while(|(_, text)| belongs(text)).count());
+        let (block, after) = rest.split_at(rest.iter().take_while(|(_, text)| continues_field(text)).count());
         rest = after;
-        fields.push(Field { name, line: *line, value: read(value, block, depth) });
+        fields.push(Field { name, line: *line, value: parse_value(value, block, depth) });
     }
     Ok(fields)
 }
@@ -42,7 +42,7 @@ fn field(text: &str) -> Option<(String, &str)> {
 }
 
 /// Whether a line continues the preceding field: it is indented, is an item of its list, or closes a bracket.
-fn belongs(text: &str) -> bool {
+fn continues_field(text: &str) -> bool {
     text.is_empty() || text.starts_with([' ', '\t', ']', '}']) || is_blank(text) || is_item(text)
 }
 
@@ -56,40 +56,40 @@ fn is_item(text: &str) -> bool {
 }
 
 /// Parses a value that starts on the line of the field and continues in the block below.
-fn read(first: &str, block: &[Line<'_>], depth: usize) -> Value {
+fn parse_value(first: &str, block: &[NumberedLine<'_>], depth: usize) -> FieldValue {
     match first.chars().next() {
-        Some('|') => Value::Text(dedent(block).join("\n").trim_end().to_owned()),
-        Some('>') => Value::Text(fold(&dedent(block))),
-        Some('[') => flow_list(&joined(first, block)).map_or(Value::Other, Value::List),
-        Some('{' | '&' | '*' | '!' | '@' | '`') => Value::Other,
+        Some('|') => FieldValue::Text(dedent(block).join("\n").trim_end().to_owned()),
+        Some('>') => FieldValue::Text(fold(&dedent(block))),
+        Some('[') => flow_list(&joined(first, block)).map_or(FieldValue::Other, FieldValue::List),
+        Some('{' | '&' | '*' | '!' | '@' | '`') => FieldValue::Other,
         Some('"' | '\'') => {
-            unquote(&without_comment(&joined(first, block))).map_or(Value::Other, Value::Text)
+            unquote(&without_comment(&joined(first, block))).map_or(FieldValue::Other, FieldValue::Text)
         }
-        None | Some('#') => read_block(block, depth),
-        Some(_) => Value::Text(without_comment(&joined(first, block))),
+        None | Some('#') => parse_block(block, depth),
+        Some(_) => FieldValue::Text(without_comment(&joined(first, block))),
     }
 }
 
 /// Parses a value that starts below its name.
-fn read_block(block: &[Line<'_>], depth: usize) -> Value {
+fn parse_block(block: &[NumberedLine<'_>], depth: usize) -> FieldValue {
     let blank = block.iter().take_while(|(_, text)| is_blank(text)).count();
     let block = block.get(blank..).unwrap_or_default();
-    let Some(((_, first), rest)) = block.split_first() else { return Value::Text(String::new()) };
+    let Some(((_, first), rest)) = block.split_first() else { return FieldValue::Text(String::new()) };
     if is_item(first.trim_start()) {
-        return items(block, depth).map_or(Value::Other, Value::List);
+        return items(block, depth).map_or(FieldValue::Other, FieldValue::List);
     }
     match field(first.trim_start()) {
         Some(_) if depth < MAX_DEPTH => {
-            fields(&without_indent(block), depth + 1).map_or(Value::Other, Value::Map)
+            fields(&without_indent(block), depth + 1).map_or(FieldValue::Other, FieldValue::Map)
         }
-        Some(_) => Value::Other,
-        None => read(first.trim(), rest, depth),
+        Some(_) => FieldValue::Other,
+        None => parse_value(first.trim(), rest, depth),
     }
 }
 
 /// Parses the items of a list, each with the lines that are indented more than its dash.
-fn items(block: &[Line<'_>], depth: usize) -> Option<Vec<Item>> {
-    let mut groups: Vec<Vec<Line<'_>>> = Vec::new();
+fn items(block: &[NumberedLine<'_>], depth: usize) -> Option<Vec<ListItem>> {
+    let mut groups: Vec<Vec<NumberedLine<'_>>> = Vec::new();
     let mut edge = None;
     for (line, text) in block.iter().filter(|(_, text)| !is_blank(text)) {
         let inner = text.trim_start();
@@ -103,30 +103,30 @@ fn items(block: &[Line<'_>], depth: usize) -> Option<Vec<Item>> {
     Some(groups.iter().map(|lines| item(lines, depth)).collect())
 }
 
-fn item(lines: &[Line<'_>], depth: usize) -> Item {
-    let Some(((number, first), rest)) = lines.split_first() else { return Item::Other };
+fn item(lines: &[NumberedLine<'_>], depth: usize) -> ListItem {
+    let Some(((number, first), rest)) = lines.split_first() else { return ListItem::Other };
     let first = first.trim();
     if is_blank(first) {
         // A list within a list is not supported, which limits the recursion.
-        return if rest.is_empty() { Item::Text(String::new()) } else { Item::Other };
+        return if rest.is_empty() { ListItem::Text(String::new()) } else { ListItem::Other };
     }
     if field(first).is_none() {
-        return match read(first, rest, depth) {
-            Value::Text(text) => Item::Text(text),
-            Value::List(_) | Value::Map(_) | Value::Other => Item::Other,
+        return match parse_value(first, rest, depth) {
+            FieldValue::Text(text) => ListItem::Text(text),
+            FieldValue::List(_) | FieldValue::Map(_) | FieldValue::Other => ListItem::Other,
         };
     }
     if depth == MAX_DEPTH {
-        return Item::Other;
+        return ListItem::Other;
     }
     let below = dedent(rest);
     let below = rest.iter().zip(&below).map(|((line, _), text)| (*line, text.as_str()));
     let all: Vec<_> = std::iter::once((*number, first)).chain(below).collect();
-    fields(&all, depth + 1).map_or(Item::Other, Item::Map)
+    fields(&all, depth + 1).map_or(ListItem::Other, ListItem::Map)
 }
 
 /// Removes the common indentation of the lines.
-fn dedent(block: &[Line<'_>]) -> Vec<String> {
+fn dedent(block: &[NumberedLine<'_>]) -> Vec<String> {
     let indent = |text: &str| text.len() - text.trim_start_matches(' ').len();
     let lines = block.iter().map(|(_, text)| *text);
     let edge = lines.clone().filter(|text| !text.trim().is_empty()).map(indent).min().unwrap_or(0);
@@ -150,7 +150,7 @@ fn fold(lines: &[String]) -> String {
     folded.trim_end().to_owned()
 }
 
-fn joined(first: &str, block: &[Line<'_>]) -> String {
+fn joined(first: &str, block: &[NumberedLine<'_>]) -> String {
     let below = block.iter().map(|(_, text)| text.trim()).filter(|text| !is_blank(text));
     std::iter::once(first).chain(below).collect::<Vec<_>>().join(" ")
 }
@@ -196,7 +196,7 @@ fn unquote(text: &str) -> Option<String> {
 }
 
 /// Parses `[a, "b, c"]`. `None` if it holds anything but strings.
-fn flow_list(text: &str) -> Option<Vec<Item>> {
+fn flow_list(text: &str) -> Option<Vec<ListItem>> {
     let text = without_comment(text);
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
     let mut items = Vec::new();
@@ -219,8 +219,8 @@ fn flow_list(text: &str) -> Option<Vec<Item>> {
     quote.is_none().then_some(items)
 }
 
-fn flow_item(text: &str) -> Option<Item> {
+fn flow_item(text: &str) -> Option<ListItem> {
     let is_quoted = text.starts_with(['"', '\'']);
     let text = if is_quoted { unquote(text)? } else { text.to_owned() };
-    Some(Item::Text(text))
+    Some(ListItem::Text(text))
 }

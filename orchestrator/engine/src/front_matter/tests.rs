@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
-use super::{Document, Malformed};
+use super::{FrontMatterError, MarkdownDocument};
 
-fn parse(text: &str) -> Document<'_> {
-    Document::parse(text).unwrap()
+fn parse(text: &str) -> MarkdownDocument<'_> {
+    MarkdownDocument::parse(text).unwrap()
 }
 
 #[test]
@@ -58,7 +58,7 @@ name: wins
     let document = parse(text);
     assert_eq!(document.names_in("inputs", "name"), ["REPO", "BRANCH"]);
     assert_eq!(document.text("name").unwrap(), Some("wins"));
-    let wrong = Malformed { line: 2, problem: "`mcp_tools` must be a text".into() };
+    let wrong = FrontMatterError { line: 2, problem: "`mcp_tools` must be a text".into() };
     assert_eq!(document.text("mcp_tools"), Err(wrong));
     assert_eq!(document.texts("inputs").unwrap_err().to_string(), "13: `inputs` must be a list of texts");
     let servers = document.maps_in("mcp_tools", "stdio_servers").unwrap();
@@ -90,14 +90,14 @@ fn indented_front_matter_after_blank_lines_is_parsed() {
 #[test]
 fn a_file_without_front_matter_is_all_body() {
     for text in ["", "---", "# Title\n---\na: b\n---\n", "---\nno end\n", "--- x\na: b\n---\n"] {
-        assert_eq!(parse(text), Document { fields: Vec::new(), body: text });
+        assert_eq!(parse(text), MarkdownDocument { fields: Vec::new(), body: text });
     }
     assert_eq!(parse("\u{feff}---\r\na: b\r\n---\r\nbody").text("a").unwrap(), Some("b"));
 }
 
 #[test]
 fn error_names_the_invalid_line() {
-    let error = Document::parse("---\na: b\nnonsense\n---\n").unwrap_err();
+    let error = MarkdownDocument::parse("---\na: b\nnonsense\n---\n").unwrap_err();
     assert_eq!(error.to_string(), "3: expected `name: value`");
 }
 
@@ -113,7 +113,7 @@ fn deep_nesting_is_cheap() {
 proptest! {
     #[test]
     fn arbitrary_text_fails_only_with_an_error(text in "(---\n)?([a-z:'\"\\[\\]{}#|>& \t\\-,\n\u{e9}]|---\n){0,200}") {
-        if let Ok(document) = Document::parse(&text) {
+        if let Ok(document) = MarkdownDocument::parse(&text) {
             prop_assert!(text.ends_with(document.body));
             for name in document.names() {
                 let _ = (document.text(name), document.texts(name), document.names_in(name, "a"));
@@ -128,8 +128,8 @@ proptest! {
         let single: String = texts.iter().map(|text| format!("- '{}'\n", text.replace('\'', "''"))).collect();
         let head = format!("---\na:\n{list}b:\n{single}---\n");
         let document = parse(&head);
-        let told: Vec<_> = texts.iter().filter(|text| !matches!(text.as_str(), "" | "~" | "null")).cloned().collect();
-        prop_assert_eq!(&document.texts("a").unwrap(), &told);
-        prop_assert_eq!(document.texts("b").unwrap(), told);
+        let expected: Vec<_> = texts.iter().filter(|text| !matches!(text.as_str(), "" | "~" | "null")).cloned().collect();
+        prop_assert_eq!(&document.texts("a").unwrap(), &expected);
+        prop_assert_eq!(document.texts("b").unwrap(), expected);
     }
 }

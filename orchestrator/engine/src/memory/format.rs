@@ -5,14 +5,14 @@ use protocol::observation::RecallObservation;
 /// Formats a recall as a message in the user's role.
 pub fn format_recall(recall: &RecallObservation) -> String {
     let sections = [
-        place(recall),
+        location(recall),
         hosts(recall),
         filled("", &recall.additional_agent_instructions, ""),
         secrets(recall),
         filled(
             "<repository_instructions>\n",
             &recall.repo_instructions,
-            "\n</repository_instructions>\nThese hold for all work here, unless the user says otherwise.",
+            "\n</repository_instructions>\nThese apply to all work here, unless the user decides otherwise.",
         ),
         filled("<user_instructions>\n", &recall.conversation_instructions, "\n</user_instructions>"),
         knowledge(recall),
@@ -25,12 +25,12 @@ fn filled(before: &str, text: &str, after: &str) -> Option<String> {
 }
 
 /// Formats the date, the working directory and the repository.
-fn place(recall: &RecallObservation) -> Option<String> {
+fn location(recall: &RecallObservation) -> Option<String> {
     let branch = filled(", branch ", &recall.repo_branch, "").unwrap_or_default();
     let directory = filled(" in ", &recall.repo_directory, "").unwrap_or_default();
     let lines = [
         filled("Today is ", &recall.date, "."),
-        filled("Your shell begins in ", &recall.working_dir, "."),
+        filled("Your shell starts in ", &recall.working_dir, "."),
         filled("You work on the repository ", &recall.repo_name, &format!("{directory}{branch}.")),
     ];
     let lines: Vec<_> = lines.into_iter().flatten().collect();
@@ -41,8 +41,8 @@ fn hosts(recall: &RecallObservation) -> Option<String> {
     let lines: String =
         recall.runtime_hosts.iter().map(|(host, port)| format!("\n- {host}: port {port}")).collect();
     filled(
-        "The user can reach servers that you start on these ports, at these addresses. Have them listen on 0.0.0.0 and \
-         allow any origin and being shown in a frame.",
+        "The user can reach servers that you start on these ports at these addresses. They must listen on 0.0.0.0, and \
+         allow any origin and embedding in a frame.",
         &lines,
         "",
     )
@@ -54,10 +54,10 @@ fn secrets(recall: &RecallObservation) -> Option<String> {
     };
     let lines: String = recall.custom_secrets_descriptions.iter().map(line).collect();
     filled(
-        "You may use these secrets without knowing them: a shell command whose text names one has it in its environment, \
-         no other command has it, and where its value would be shown stands <secret_hidden>. Write it as a variable where \
-         it is needed (curl -H \"Authorization: Bearer $NAME\" …), or name it before a program that reads it by itself \
-         (NAME=$NAME ./deploy). Do not copy values into files or other variables, and do not try to see them.",
+        "You can use these secrets without knowing their values. A shell command whose text names one has it in its \
+         environment, other commands do not, and output shows <secret_hidden> in place of the value. Write it as a \
+         variable (curl -H \"Authorization: Bearer $NAME\" …), or set it for a program that reads it from its \
+         environment (NAME=$NAME ./deploy). Do not copy values into files or other variables, and do not try to see them.",
         &lines,
         "",
     )
@@ -71,9 +71,5 @@ fn knowledge(recall: &RecallObservation) -> Option<String> {
         )
     });
     let pieces = pieces.collect::<Vec<_>>().join("\n");
-    filled(
-        "This may help with what the message speaks of, and may as well be beside the point:\n",
-        &pieces,
-        "",
-    )
+    filled("This may be relevant to the message:\n", &pieces, "")
 }

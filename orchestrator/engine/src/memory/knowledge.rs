@@ -1,6 +1,6 @@
 //! Parses a knowledge file: its name, its activation and its content.
 
-use crate::front_matter::{Document, Fields, Malformed};
+use crate::front_matter::{FieldMap, FrontMatterError, MarkdownDocument};
 use crate::tool_servers::SandboxToolServer;
 
 /// Maximum length of a file, in bytes: about 16,000 tokens, more than one topic should take.
@@ -95,15 +95,15 @@ pub(super) fn parse(
     problems: &mut Vec<KnowledgeProblem>,
 ) -> Result<Knowledge, KnowledgeProblem> {
     let path = file.path.clone();
-    let is_cut = file.content.len() > MAX_KNOWLEDGE_FILE_BYTES;
+    let is_truncated = file.content.len() > MAX_KNOWLEDGE_FILE_BYTES;
     file.content.truncate(MAX_KNOWLEDGE_FILE_BYTES);
     if let Err(error) = std::str::from_utf8(&file.content)
-        && (error.error_len().is_some() || !is_cut)
+        && (error.error_len().is_some() || !is_truncated)
     {
         let problem = format!("byte {} is no UTF-8: it is read with \u{fffd} there", error.valid_up_to());
         problems.push(KnowledgeProblem { path: path.clone(), problem });
     }
-    if is_cut {
+    if is_truncated {
         let problem = format!("it is longer than {MAX_KNOWLEDGE_FILE_BYTES} bytes: the rest is ignored");
         problems.push(KnowledgeProblem { path: path.clone(), problem });
     }
@@ -116,12 +116,12 @@ pub(super) fn parse(
             servers: Vec::new(),
         });
     }
-    let unusable = |error: Malformed| KnowledgeProblem {
+    let unusable = |error: FrontMatterError| KnowledgeProblem {
         path: format!("{}:{}", file.path, error.line),
         problem: format!("{}: it is ignored", error.problem),
     };
-    let document = Document::parse(&text).map_err(unusable)?;
-    let name = name_of(&file.below, document.text("name").map_err(unusable)?);
+    let document = MarkdownDocument::parse(&text).map_err(unusable)?;
+    let name = knowledge_name(&file.below, document.text("name").map_err(unusable)?);
     let mut triggers = document.texts("triggers").map_err(unusable)?;
     let count = triggers.len();
     triggers.retain(|trigger| trigger.len() <= MAX_TRIGGER_BYTES && !trigger.trim().is_empty());
@@ -153,14 +153,14 @@ pub(super) fn parse(
 }
 
 /// Parses the stdio servers of V0's `mcp_tools`.
-fn servers(document: &Document<'_>) -> Result<Vec<SandboxToolServer>, Malformed> {
+fn servers(document: &MarkdownDocument<'_>) -> Result<Vec<SandboxToolServer>, FrontMatterError> {
     let wrong =
         || document.malformed("mcp_tools", "must hold servers with `name`, `command`, `args` and `env`");
     let servers = document.maps_in("mcp_tools", "stdio_servers")?;
     if servers.len() > MAX_SERVERS {
         return Err(document.malformed("mcp_tools", &format!("may hold {MAX_SERVERS} servers")));
     }
-    let server = |fields: Fields<'_>| {
+    let server = |fields: FieldMap<'_>| {
         Some(SandboxToolServer {
             name: fields.text("name")?.to_owned(),
             command: fields.text("command")?.to_owned(),
@@ -178,9 +178,9 @@ fn is_skill(below: &str) -> bool {
 
 /// Returns the name as in V0: the path relative to the folder without its extension. The name of a skill is the one that
 /// it declares, or that of its folder.
-fn name_of(below: &str, said: Option<&str>) -> String {
+fn knowledge_name(below: &str, declared: Option<&str>) -> String {
     match below.strip_suffix("SKILL.md").filter(|_| is_skill(below)) {
-        Some(folder) => said.unwrap_or(folder.trim_end_matches('/')).to_owned(),
+        Some(folder) => declared.unwrap_or(folder.trim_end_matches('/')).to_owned(),
         None => below.strip_suffix(".md").unwrap_or(below).to_owned(),
     }
 }
@@ -192,7 +192,7 @@ fn with_inputs(body: &str, inputs: &[&str]) -> String {
     }
     let names = inputs.join(", ");
     format!(
-        "{body}\n\nThis needs values for: {names}. Ask the user for those that you cannot take from what was said."
+        "{body}\n\nThis requires values for: {names}. Ask the user for those that the conversation does not have."
     )
 }
 
@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn triggers_decide_when_knowledge_is_included() {
-        let head = "---\nname: said\ntype: knowledge\nagent: CodeActAgent\nmcp_tools:\n  stdio_servers: []\n";
+        let head =
+            "---\nname: declared\ntype: knowledge\nagent: CodeActAgent\nmcp_tools:\n  stdio_servers: []\n";
         let triggered = read("git/hub.md", &format!("{head}triggers:\n- github\n- git\n---\nUse it.\n"));
         assert_eq!((triggered.name.as_str(), triggered.content.as_str()), ("git/hub", "Use it."));
         assert_eq!(triggered.activation, Activation::OnTrigger(vec!["github".into(), "git".into()]));
@@ -256,16 +257,16 @@ mod tests {
         let task =
             read("fix.md", "---\nname: fix_ci\ninputs:\n- name: REPO\n- name: BRANCH\n---\nFix ${REPO}.");
         assert_eq!(task.activation, Activation::OnTrigger(vec!["/fix_ci".into()]));
-        assert!(task.content.starts_with("Fix ${REPO}.\n\nThis needs values for: REPO, BRANCH."));
+        assert!(task.content.starts_with("Fix ${REPO}.\n\nThis requires values for: REPO, BRANCH."));
     }
 
     #[test]
     fn skill_without_triggers_is_listed_with_its_path() {
         let skill = "---\nname: pdf\ndescription: Reads PDFs.\n---\nLong.";
-        let told = read("tools/pdf/SKILL.md", skill);
+        let skill_knowledge = read("tools/pdf/SKILL.md", skill);
         let expected =
             Activation::OnDemand { description: "Reads PDFs.".into(), path: "at/tools/pdf/SKILL.md".into() };
-        assert_eq!((told.name.as_str(), told.activation), ("pdf", expected));
+        assert_eq!((skill_knowledge.name.as_str(), skill_knowledge.activation), ("pdf", expected));
         assert_eq!(read("pdf/SKILL.md", "Long.").name, "pdf");
         // The agent cannot read the host's files.
         let own = parse(file("pdf/SKILL.md", skill), KnowledgeSource::Home, &mut Vec::new()).unwrap();

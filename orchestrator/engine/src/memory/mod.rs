@@ -13,7 +13,7 @@ mod recall;
 
 pub use format::format_recall;
 pub use knowledge::{KnowledgeFile, KnowledgeProblem, MAX_KNOWLEDGE_FILE_BYTES};
-pub use recall::{Recall, Recalled, WorkspaceFacts};
+pub use recall::{Recall, RecallHistory, WorkspaceFacts};
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -35,13 +35,13 @@ pub struct SandboxTools {
     servers: Arc<dyn ToolServers>,
     tools: Vec<SandboxTool>,
     /// The result of the latest probe, with the boot id. Locked during a probe, so that concurrent callers share its result.
-    known: Mutex<Option<(BootId, SandboxFacts)>>,
+    probed: Mutex<Option<(BootId, SandboxFacts)>>,
 }
 
 impl SandboxTools {
     /// Offers these tools in addition to those of the servers, whose tools have other names.
     pub fn new(servers: Arc<dyn ToolServers>, tools: Vec<SandboxTool>) -> Self {
-        Self { servers, tools, known: Mutex::default() }
+        Self { servers, tools, probed: Mutex::default() }
     }
 
     /// Returns the supported tools, and the obstacle if a required one is missing. Without a sandbox the result of the latest
@@ -50,14 +50,14 @@ impl SandboxTools {
         if self.tools.is_empty() {
             return Default::default();
         }
-        let mut known = self.known.lock().await;
+        let mut probed = self.probed.lock().await;
         if let Some(sandbox) = sandbox {
             let boot_id = &sandbox.lease().boot_id;
-            if known.as_ref().is_none_or(|(asked, _)| asked != boot_id) {
-                *known = match probe::probe(sandbox.as_ref()).await {
+            if probed.as_ref().is_none_or(|(probed_boot, _)| probed_boot != boot_id) {
+                *probed = match probe::probe(sandbox.as_ref()).await {
                     Ok(facts) => {
-                        for lacking in self.tools.iter().filter(|tool| !facts.contains_key(tool.needs)) {
-                            tracing::warn!("{}", lacking.problem());
+                        for missing in self.tools.iter().filter(|tool| !facts.contains_key(tool.needs)) {
+                            tracing::warn!("{}", missing.problem());
                         }
                         Some((boot_id.clone(), facts))
                     }
@@ -68,11 +68,11 @@ impl SandboxTools {
                 };
             }
         }
-        let Some((_, facts)) = known.as_ref() else { return Default::default() };
-        let (has, lacks): (Vec<_>, Vec<_>) =
+        let Some((_, facts)) = probed.as_ref() else { return Default::default() };
+        let (supported, missing): (Vec<_>, Vec<_>) =
             self.tools.iter().partition(|tool| facts.contains_key(tool.needs));
-        let obstacle = lacks.iter().find(|tool| tool.is_required).map(|tool| tool.problem());
-        (has.into_iter().map(|tool| tool.tool.clone()).collect(), obstacle)
+        let obstacle = missing.iter().find(|tool| tool.is_required).map(|tool| tool.problem());
+        (supported.into_iter().map(|tool| tool.tool.clone()).collect(), obstacle)
     }
 }
 
@@ -80,13 +80,13 @@ impl SandboxTool {
     /// Returns why it is not offered, human-readable.
     fn problem(&self) -> String {
         let Self { needs, tool, .. } = self;
-        let what = match *needs {
+        let software = match *needs {
             IPYTHON => "IPython in its python3",
             CHROMIUM => "Chromium",
-            PYTHON => "python3 from 3.8 on",
+            PYTHON => "python3 3.8 or later",
             other => other,
         };
-        format!("the tool {} is not offered: no {what} was found in the sandbox", tool.name)
+        format!("the tool {} is not offered: no {software} was found in the sandbox", tool.name)
     }
 }
 
@@ -134,15 +134,15 @@ mod tests {
     };
     use crate::tool_servers::NoToolServers;
 
-    /// Counts how often it is asked.
-    struct Answering {
+    /// Sandbox with a fixed probe output. Counts its probes.
+    struct ProbedSandbox {
         lease: SandboxLeased,
-        answer: Option<&'static str>,
-        asked: AtomicUsize,
+        output: Option<&'static str>,
+        probe_count: AtomicUsize,
     }
 
     #[async_trait]
-    impl Sandbox for Answering {
+    impl Sandbox for ProbedSandbox {
         fn lease(&self) -> &SandboxLeased {
             &self.lease
         }
@@ -153,7 +153,7 @@ mod tests {
             _: &ActionRequest,
             _: &OnOutput<'_>,
         ) -> Result<Observation, SandboxError> {
-            Err(SandboxError::Lost { detail: "it performs nothing".into() })
+            Err(SandboxError::Lost { detail: "no actions".into() })
         }
 
         async fn cancel(&self, _: &ActionId) -> Result<(), SandboxError> {
@@ -187,9 +187,9 @@ mod tests {
             on_output: &OnProgramOutput<'_>,
         ) -> Result<ProcessExit, SandboxError> {
             assert_eq!(request.argv[2], PROBE);
-            self.asked.fetch_add(1, Ordering::Relaxed);
-            let answer = self.answer.ok_or_else(|| SandboxError::Lost { detail: "gone".into() })?;
-            on_output(OutputStream::Stdout, OutputChunk::Bytes { offset: 0, bytes: answer.as_bytes() });
+            self.probe_count.fetch_add(1, Ordering::Relaxed);
+            let output = self.output.ok_or_else(|| SandboxError::Lost { detail: "gone".into() })?;
+            on_output(OutputStream::Stdout, OutputChunk::Bytes { offset: 0, bytes: output.as_bytes() });
             Ok(ProcessExit {
                 code: Some(1),
                 signal: None,
@@ -205,39 +205,35 @@ mod tests {
         }
     }
 
-    fn sandbox(boot_id: &str, answer: Option<&'static str>) -> Arc<Answering> {
+    fn sandbox(boot_id: &str, output: Option<&'static str>) -> Arc<ProbedSandbox> {
         let lease = json!({"sandbox_id": "s", "runtime": "scripted", "boot_id": boot_id, "working_dir": "/"});
         let lease = serde_json::from_value(lease).unwrap();
-        Arc::new(Answering { lease, answer, asked: AtomicUsize::new(0) })
+        Arc::new(ProbedSandbox { lease, output, probe_count: AtomicUsize::new(0) })
     }
 
-    fn tools() -> SandboxTools {
-        of(false)
-    }
-
-    fn of(is_required: bool) -> SandboxTools {
+    fn tools_with(is_required: bool) -> SandboxTools {
         let tool = Tool { name: "cell".into(), description: String::new(), parameters: json!({}) };
         SandboxTools::new(Arc::new(NoToolServers), vec![SandboxTool { needs: IPYTHON, tool, is_required }])
     }
 
     #[tokio::test]
     async fn missing_required_tool_is_an_obstacle() {
-        let obstacle = async |tools: &SandboxTools, sandbox: &Arc<Answering>| {
+        let obstacle = async |tools: &SandboxTools, sandbox: &Arc<ProbedSandbox>| {
             let sandbox = Arc::clone(sandbox) as Arc<dyn Sandbox>;
             tools.offer(Some(&sandbox)).await.obstacle
         };
         let with = sandbox("one", Some("glovebox-probe ipython 8.1\n"));
         let without = sandbox("two", Some("glovebox-probe ipython \n"));
-        let (required, optional) = (of(true), of(false));
+        let (required, optional) = (tools_with(true), tools_with(false));
         assert_eq!(obstacle(&required, &with).await, None);
         let problem = "the tool cell is not offered: no IPython in its python3 was found in the sandbox";
         assert_eq!(obstacle(&required, &without).await.as_deref(), Some(problem));
-        assert_eq!(obstacle(&required, &without).await.as_deref(), Some(problem), "as long as it lasts");
+        assert_eq!(obstacle(&required, &without).await.as_deref(), Some(problem), "the result is cached");
         assert_eq!(obstacle(&optional, &without).await, None);
-        assert_eq!(obstacle(&required, &sandbox("three", None)).await, None, "nobody knows");
+        assert_eq!(obstacle(&required, &sandbox("three", None)).await, None, "the probe failed");
     }
 
-    async fn names(tools: &SandboxTools, sandbox: Option<&Arc<Answering>>) -> Vec<String> {
+    async fn names(tools: &SandboxTools, sandbox: Option<&Arc<ProbedSandbox>>) -> Vec<String> {
         let sandbox = sandbox.map(|sandbox| Arc::clone(sandbox) as Arc<dyn Sandbox>);
         tools.offer(sandbox.as_ref()).await.tools.into_iter().map(|tool| tool.name).collect()
     }
@@ -246,23 +242,23 @@ mod tests {
     async fn sandbox_is_probed_once_per_boot() {
         let with = sandbox("one", Some("glovebox-probe ipython 8.1\n"));
         let without = sandbox("two", Some("glovebox-probe ipython \n"));
-        let tools = tools();
+        let tools = tools_with(false);
         assert!(names(&tools, None).await.is_empty());
         assert_eq!(names(&tools, Some(&with)).await, ["cell"]);
         assert_eq!(names(&tools, Some(&with)).await, ["cell"]);
-        assert_eq!(names(&tools, None).await, ["cell"], "it comes back");
+        assert_eq!(names(&tools, None).await, ["cell"], "the latest result stays valid");
         assert!(names(&tools, Some(&without)).await.is_empty());
         assert!(names(&tools, Some(&without)).await.is_empty());
-        assert_eq!([&with, &without].map(|sandbox| sandbox.asked.load(Ordering::Relaxed)), [1, 1]);
+        assert_eq!([&with, &without].map(|sandbox| sandbox.probe_count.load(Ordering::Relaxed)), [1, 1]);
     }
 
     #[tokio::test]
     async fn failed_probe_is_repeated() {
         let silent = sandbox("one", None);
-        let tools = tools();
+        let tools = tools_with(false);
         assert!(names(&tools, Some(&silent)).await.is_empty());
         assert!(names(&tools, Some(&silent)).await.is_empty());
-        assert_eq!(silent.asked.load(Ordering::Relaxed), 2);
+        assert_eq!(silent.probe_count.load(Ordering::Relaxed), 2);
         assert!(!tools.is_empty());
         assert!(SandboxTools::new(Arc::new(NoToolServers), Vec::new()).is_empty());
     }

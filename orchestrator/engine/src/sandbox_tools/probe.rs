@@ -64,7 +64,7 @@ pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) 
     facts
 }
 
-/// Probes a sandbox. After a timeout it has no facts.
+/// Probes a sandbox. Returns no facts after a timeout.
 pub(super) async fn probe(sandbox: &dyn Sandbox) -> Result<SandboxFacts, SandboxError> {
     let id = format!("probe-{}", uuid::Uuid::now_v7().simple());
     let Ok(id) = ProcessId::try_from(id) else { return Ok(SandboxFacts::new()) };
@@ -106,11 +106,11 @@ mod tests {
     #[test]
     fn unknown_probe_lines_are_ignored() {
         let long = "x".repeat(100_000);
-        let said = format!(
+        let output = format!(
             "noise\nglovebox-probe shell /bin/sh\nglovebox-probe shell /second\nglovebox-probe wings yes\nglovebox-probe git\n\
              glovebox-probe node \u{1b}[2Jv1\u{7}\nglovebox-probe python {long}\nglovebox-probe libc \n x glovebox-probe uid 0\n"
         );
-        let facts = facts(&said, ["git", "libc", "node", "python", "shell", "uid"]);
+        let facts = facts(&output, ["git", "libc", "node", "python", "shell", "uid"]);
         assert_eq!(facts.keys().copied().collect::<Vec<_>>(), ["node", "python", "shell"]);
         assert_eq!((facts["shell"].as_str(), facts["node"].as_str()), ("/bin/sh", "[2Jv1"));
         assert_eq!(facts["python"].len(), MAX_VALUE_CHARS);

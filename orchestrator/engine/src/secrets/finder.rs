@@ -40,11 +40,11 @@ impl SpellingFinder {
     /// Returns the start of the first spelling that may continue beyond the end of `bytes`, or the end if there is none.
     pub(super) fn pending_start(&self, bytes: &[u8]) -> usize {
         let from = bytes.len().saturating_sub(self.longest.saturating_sub(1));
-        let begins_one = |start: &usize| {
+        let starts_spelling = |start: &usize| {
             let rest = bytes.get(*start..).unwrap_or_default();
             let next = self.spellings.partition_point(|spelling| spelling.as_slice() <= rest);
             self.spellings.get(next).is_some_and(|spelling| spelling.starts_with(rest))
         };
-        (from..bytes.len()).find(begins_one).unwrap_or(bytes.len())
+        (from..bytes.len()).find(starts_spelling).unwrap_or(bytes.len())
     }
 }

@@ -22,18 +22,18 @@ impl GuardedStore {
     }
 
     fn redact<'a>(&self, events: &'a [Event]) -> Result<Cow<'a, [Event]>, StoreError> {
-        let mut clean = Cow::Borrowed(events);
+        let mut result = Cow::Borrowed(events);
         for (index, event) in events.iter().enumerate() {
             let redacted = self.redactor.event(event).map_err(|error| StoreError::Storage {
                 doing: "redacting a secret in an event: its value is a keyword of the log format, choose another one",
                 source: Box::new(error),
             })?;
             let Some(redacted) = redacted else { continue };
-            if let Some(place) = clean.to_mut().get_mut(index) {
-                *place = redacted;
+            if let Some(slot) = result.to_mut().get_mut(index) {
+                *slot = redacted;
             }
         }
-        Ok(clean)
+        Ok(result)
     }
 }
 

@@ -31,8 +31,8 @@ impl ToolServers for GuardedToolServers {
     }
 
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation {
-        let answer = self.servers.call(name, arguments).await;
-        self.redactor.observation(answer).unwrap_or_else(|_| {
+        let observation = self.servers.call(name, arguments).await;
+        self.redactor.observation(observation).unwrap_or_else(|_| {
             Observation::error(
                 "the result cannot be shown: the value of a secret is a keyword of the log format",
                 CALL_FAILED,

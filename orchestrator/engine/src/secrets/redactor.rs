@@ -38,17 +38,18 @@ impl SpellingIndex {
     /// Like [`Self::find`], with the start of the first secret that may continue beyond the end of `bytes`.
     pub(super) fn find_with_pending(&self, bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
         let unwrapped = UnwrappedText::new(bytes);
-        let wrapped = unwrapped.place(self.wrapped.pending_start(&unwrapped.letters));
+        let wrapped = unwrapped.original_position(self.wrapped.pending_start(&unwrapped.letters));
         (self.find_in(bytes, &unwrapped), self.whole.pending_start(bytes).min(wrapped))
     }
 
     fn find_in(&self, bytes: &[u8], unwrapped: &UnwrappedText<'_>) -> Vec<Range<usize>> {
-        let place = |found: Range<usize>| {
+        let to_original = |found: Range<usize>| {
             // Excludes the line ending after the last letter.
-            unwrapped.place(found.start)..unwrapped.place(found.end.saturating_sub(1)) + 1
+            unwrapped.original_position(found.start)
+                ..unwrapped.original_position(found.end.saturating_sub(1)) + 1
         };
         let mut found: Vec<_> = self.whole.find(bytes).collect();
-        found.extend(self.wrapped.find(&unwrapped.letters).map(place));
+        found.extend(self.wrapped.find(&unwrapped.letters).map(to_original));
         found.sort_by_key(|found| found.start);
         found.dedup_by(|next, last| {
             let overlap = next.start < last.end;
@@ -85,7 +86,7 @@ impl Redactor {
         match self.bytes(text.as_bytes()) {
             Cow::Borrowed(_) => Cow::Borrowed(text),
             // Spellings consist of whole characters, so the remaining text is valid UTF-8.
-            Cow::Owned(clean) => Cow::Owned(String::from_utf8_lossy(&clean).into_owned()),
+            Cow::Owned(redacted) => Cow::Owned(String::from_utf8_lossy(&redacted).into_owned()),
         }
     }
 
@@ -122,8 +123,8 @@ impl Redactor {
             problem: error.to_string(),
         };
         let value = serde_json::to_value(event).map_err(malformed)?;
-        let clean = self.json(value.clone());
-        if clean == value { Ok(None) } else { Event::from_value(&clean).map(Some) }
+        let redacted = self.json(value.clone());
+        if redacted == value { Ok(None) } else { Event::from_value(&redacted).map(Some) }
     }
 
     /// Redacts an observation.
@@ -135,20 +136,20 @@ impl Redactor {
             return Ok(observation);
         }
         let value = serde_json::to_value(&observation)?;
-        let clean = self.json(value.clone());
-        if clean == value { Ok(observation) } else { serde_json::from_value(clean) }
+        let redacted = self.json(value.clone());
+        if redacted == value { Ok(observation) } else { serde_json::from_value(redacted) }
     }
 }
 
 /// Replaces the given ranges of `bytes`.
 pub(super) fn redact_ranges(bytes: &[u8], found: &[Range<usize>]) -> Vec<u8> {
-    let mut clean = Vec::with_capacity(bytes.len());
+    let mut redacted = Vec::with_capacity(bytes.len());
     let mut at = 0;
     for found in found {
-        clean.extend_from_slice(bytes.get(at..found.start).unwrap_or_default());
-        clean.extend_from_slice(REDACTED.as_bytes());
+        redacted.extend_from_slice(bytes.get(at..found.start).unwrap_or_default());
+        redacted.extend_from_slice(REDACTED.as_bytes());
         at = found.end;
     }
-    clean.extend_from_slice(bytes.get(at..).unwrap_or_default());
-    clean
+    redacted.extend_from_slice(bytes.get(at..).unwrap_or_default());
+    redacted
 }

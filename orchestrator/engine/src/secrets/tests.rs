@@ -113,7 +113,7 @@ fn lines_of_a_key_are_redacted_except_its_header() {
     assert_eq!(redactor.text(&format!("{last}\n-----END")), format!("{REDACTED}\n-----END"));
     let head = format!("-----BEGIN PRIVATE KEY-----\n{one}\nafter");
     assert_eq!(redactor.text(&head), format!("-----BEGIN PRIVATE KEY-----\n{REDACTED}\nafter"));
-    let settings = "a word beside others, in a line that is long\nkey=value\n";
+    let settings = "a word among others, in a line that is long\nkey=value\n";
     let redactor = Redactor::new([("SETTINGS", &SecretString::from(settings))]).unwrap();
     let first = settings.lines().next().unwrap();
     assert_eq!(redactor.text(first), first);
@@ -221,23 +221,23 @@ async fn secrets_of_a_sandbox_are_redacted() {
     let conversation: ConversationId = "c".parse().unwrap();
     let sandbox = provider.create(&SandboxSpec::new(conversation.clone()), &|_| {}).await.unwrap();
     let request = ActionRequest::new(SandboxAction::Run(RunAction::default()), None);
-    let heard = Mutex::new(Vec::new());
+    let output = Mutex::new(Vec::new());
     let on_output = |chunk: OutputChunk<'_>| {
         if let OutputChunk::Bytes { bytes, .. } = chunk {
-            heard.lock().unwrap().extend_from_slice(bytes);
+            output.lock().unwrap().extend_from_slice(bytes);
         }
     };
     let observation =
         sandbox.execute(&ActionId::for_event(&conversation, EventId(0)), &request, &on_output).await.unwrap();
     assert_eq!(observation.content, format!("it is {REDACTED}"));
-    let heard = String::from_utf8(heard.into_inner().unwrap()).unwrap();
-    assert!(!heard.contains("s3cr"), "{heard}");
+    let output = String::from_utf8(output.into_inner().unwrap()).unwrap();
+    assert!(!output.contains("s3cr"), "{output}");
 }
 
 #[tokio::test]
 async fn only_commands_and_cells_get_the_secrets_that_they_name() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&asked);
+    let environments = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&environments);
     let scripted = ScriptedProvider::new(move |request| {
         seen.lock().unwrap().push(request.environment.0.clone());
         ScriptedResult::Observation(Observation::new("", RunObservation::default()))
@@ -271,7 +271,7 @@ async fn only_commands_and_cells_get_the_secrets_that_they_name() {
     for (number, (action, names)) in (0..).zip(requests.chain(others)) {
         let id = ActionId::for_event(&conversation, EventId(number));
         sandbox.execute(&id, &ActionRequest::new(action.clone(), None), &|_| {}).await.unwrap();
-        let given = asked.lock().unwrap().pop().unwrap();
+        let given = environments.lock().unwrap().pop().unwrap();
         assert_eq!(given.keys().map(String::as_str).collect::<Vec<_>>(), names, "{action:?}");
         assert!(given.get("KEY_2").is_none_or(|value| value == VALUE));
     }
@@ -292,5 +292,5 @@ async fn results_of_tool_servers_are_redacted() {
         async fn shut_down(&self) {}
     }
     let guarded = GuardedToolServers::new(Arc::new(Telling), redactor());
-    assert_eq!(guarded.call("tell", &Default::default()).await.content, format!("it is {REDACTED}"));
+    assert_eq!(guarded.call("report", &Default::default()).await.content, format!("it is {REDACTED}"));
 }

@@ -17,18 +17,18 @@ impl<'a> UnwrappedText<'a> {
     /// because base64 has no empty lines.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         let mut unwrapped = Self { bytes, letters: Cow::Borrowed(bytes), ends: Vec::new() };
-        let (mut letters, mut copied, mut left_out) = (Vec::new(), 0, 0);
+        let (mut letters, mut copied, mut removed) = (Vec::new(), 0, 0);
         for at in memchr::memchr3_iter(b'\r', b'\n', b'\\', bytes) {
             // Within the last line ending, or directly after it.
-            if at < copied || (at == copied && left_out > 0) {
+            if at < copied || (at == copied && removed > 0) {
                 continue;
             }
             let Some(length) = line_end(bytes.get(at..).unwrap_or_default()) else { continue };
             letters.extend_from_slice(bytes.get(copied..at).unwrap_or_default());
-            (copied, left_out) = (at + length, left_out + length);
-            unwrapped.ends.push((letters.len(), left_out));
+            (copied, removed) = (at + length, removed + length);
+            unwrapped.ends.push((letters.len(), removed));
         }
-        if left_out > 0 {
+        if removed > 0 {
             letters.extend_from_slice(bytes.get(copied..).unwrap_or_default());
             unwrapped.letters = Cow::Owned(letters);
         }
@@ -36,13 +36,13 @@ impl<'a> UnwrappedText<'a> {
     }
 
     /// Returns the position of a letter in the original text, or its end if there is no such letter.
-    pub(super) fn place(&self, letter: usize) -> usize {
+    pub(super) fn original_position(&self, letter: usize) -> usize {
         if letter >= self.letters.len() {
             return self.bytes.len();
         }
         let before = self.ends.partition_point(|(letters, _)| *letters <= letter);
-        let left_out = before.checked_sub(1).and_then(|last| self.ends.get(last));
-        letter + left_out.map_or(0, |(_, bytes)| *bytes)
+        let removed = before.checked_sub(1).and_then(|last| self.ends.get(last));
+        letter + removed.map_or(0, |(_, bytes)| *bytes)
     }
 }
 

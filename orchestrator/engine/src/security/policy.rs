@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn confirmation_depends_on_policy_and_risk() {
-        let asked = |policy| {
+        let confirmed = |policy| {
             [Unknown, Low, Medium, High].map(|security_risk| {
                 needs_confirmation(
                     policy,
@@ -85,10 +85,10 @@ mod tests {
                 )
             })
         };
-        assert_eq!(asked(ConfirmationPolicy::Never), [false; 4]);
-        assert_eq!(asked(ConfirmationPolicy::Risky { from: High }), [true, false, false, true]);
-        assert_eq!(asked(ConfirmationPolicy::Risky { from: Medium }), [true, false, true, true]);
-        assert_eq!(asked(ConfirmationPolicy::Always), [true; 4]);
+        assert_eq!(confirmed(ConfirmationPolicy::Never), [false; 4]);
+        assert_eq!(confirmed(ConfirmationPolicy::Risky { from: High }), [true, false, false, true]);
+        assert_eq!(confirmed(ConfirmationPolicy::Risky { from: Medium }), [true, false, true, true]);
+        assert_eq!(confirmed(ConfirmationPolicy::Always), [true; 4]);
     }
 
     #[test]

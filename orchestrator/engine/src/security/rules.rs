@@ -14,7 +14,7 @@ mod tests;
 use async_trait::async_trait;
 use protocol::{Action, SecurityRisk};
 
-use self::facts::{ActionFacts, Target};
+use self::facts::{AccessTarget, ActionFacts};
 use self::pattern::{CommandPattern, HostPattern, Match, PathPattern};
 use super::{AnalyzerError, RiskAssessment, SecurityAnalyzer, severity};
 use crate::view::View;
@@ -61,9 +61,9 @@ impl SecurityRules {
             facts.targets().map(|target| (target, self.first_match(facts, Some(target), kind))).collect();
         // A read target is often no path at all, so only writes and hosts have to be covered by a rule.
         let is_uncovered = targets.iter().any(|(target, assessed)| match target {
-            Target::Write(_) => assessed.is_none(),
-            Target::Host(_) => assessed.is_none() && !facts.is_wrapper,
-            Target::Read(_) => false,
+            AccessTarget::Write(_) => assessed.is_none(),
+            AccessTarget::Host(_) => assessed.is_none() && !facts.is_wrapper,
+            AccessTarget::Read(_) => false,
         });
         let found =
             highest(whole.into_iter().chain(targets.into_iter().filter_map(|(_, assessed)| assessed)));
@@ -83,10 +83,10 @@ impl SecurityRules {
     fn first_match(
         &self,
         facts: &ActionFacts,
-        target: Option<Target<'_>>,
+        target: Option<AccessTarget<'_>>,
         kind: &str,
     ) -> Option<RiskAssessment> {
-        let mut unsure: Option<&Rule> = None;
+        let mut uncertain: Option<&Rule> = None;
         let mut found = None;
         for rule in &self.rules {
             match rule.matches(facts, target, kind) {
@@ -94,15 +94,15 @@ impl SecurityRules {
                     found = Some(rule);
                     break;
                 }
-                Match::Maybe if unsure.is_none_or(|other| severity(rule.risk) > severity(other.risk)) => {
-                    unsure = Some(rule);
+                Match::Maybe if uncertain.is_none_or(|other| severity(rule.risk) > severity(other.risk)) => {
+                    uncertain = Some(rule);
                 }
                 Match::Maybe | Match::No => {}
             }
         }
         let certain = found.map(|rule| RiskAssessment { risk: rule.risk, reason: rule.reason.clone() });
-        let harm = severity(found.map_or(SecurityRisk::Low, |rule| rule.risk));
-        match unsure.filter(|rule| severity(rule.risk) > harm) {
+        let min_severity = severity(found.map_or(SecurityRisk::Low, |rule| rule.risk));
+        match uncertain.filter(|rule| severity(rule.risk) > min_severity) {
             Some(rule) => Some(RiskAssessment {
                 risk: SecurityRisk::Unknown,
                 reason: format!("whether this rule matches depends on an expansion: {}", rule.reason),
@@ -120,14 +120,14 @@ impl SecurityAnalyzer for SecurityRules {
 }
 
 impl Rule {
-    fn matches(&self, facts: &ActionFacts, target: Option<Target<'_>>, kind: &str) -> Match {
+    fn matches(&self, facts: &ActionFacts, target: Option<AccessTarget<'_>>, kind: &str) -> Match {
         let commands = self.commands.iter().map(|pattern| pattern.matches(&facts.words));
         let kinds = self.actions.iter().filter(|known| *known == kind).map(|_| Match::Yes);
         let best = commands.chain(kinds).max();
         let best_of_target = match target {
-            Some(Target::Read(path)) => self.reads.iter().map(|pattern| pattern.matches(path)).max(),
-            Some(Target::Write(path)) => self.writes.iter().map(|pattern| pattern.matches(path)).max(),
-            Some(Target::Host(host)) => self.hosts.iter().map(|pattern| pattern.matches(host)).max(),
+            Some(AccessTarget::Read(path)) => self.reads.iter().map(|pattern| pattern.matches(path)).max(),
+            Some(AccessTarget::Write(path)) => self.writes.iter().map(|pattern| pattern.matches(path)).max(),
+            Some(AccessTarget::Host(host)) => self.hosts.iter().map(|pattern| pattern.matches(host)).max(),
             None => None,
         };
         best.max(best_of_target).unwrap_or(Match::No)

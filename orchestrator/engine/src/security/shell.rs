@@ -31,7 +31,7 @@ pub(super) struct Word {
 
 /// A simple command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct ShellCommand {
     /// The program and its arguments; empty if there are only redirections or assignments.
     pub(super) words: Vec<Word>,
     /// The files of `<`.
@@ -41,7 +41,7 @@ pub(super) struct Command {
 }
 
 /// Returns all simple commands of a text, including those of substitutions.
-pub(super) fn commands(text: &str, depth: usize) -> Result<Vec<Command>, UnparsedShell> {
+pub(super) fn commands(text: &str, depth: usize) -> Result<Vec<ShellCommand>, UnparsedShell> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(UnparsedShell);
     }
@@ -56,7 +56,7 @@ struct ShellParser {
     at: usize,
     depth: usize,
     heredocs: Vec<Heredoc>,
-    found: Vec<Command>,
+    found: Vec<ShellCommand>,
 }
 
 struct Heredoc {
@@ -67,7 +67,7 @@ struct Heredoc {
 /// The command that is being parsed.
 #[derive(Default)]
 struct CurrentCommand {
-    command: Command,
+    command: ShellCommand,
     has_assignment: bool,
     /// Whether these are the words of `for`, which are no command.
     is_for: bool,
@@ -90,10 +90,10 @@ impl ShellParser {
         Ok(next)
     }
 
-    fn take(&mut self, wanted: char) -> bool {
-        let is_there = self.peek(0) == Some(wanted);
-        self.at += usize::from(is_there);
-        is_there
+    fn consume(&mut self, expected: char) -> bool {
+        let is_next = self.peek(0) == Some(expected);
+        self.at += usize::from(is_next);
+        is_next
     }
 
     /// Parses commands up to the closing parenthesis, or to the end.
@@ -127,7 +127,7 @@ impl ShellParser {
                 }
                 '&' | '|' => {
                     self.at += 1;
-                    let _ = self.take(character) || (character == '|' && self.take('&'));
+                    let _ = self.consume(character) || (character == '|' && self.consume('&'));
                     self.end(&mut current);
                 }
                 '(' => {
@@ -175,8 +175,8 @@ impl ShellParser {
 
     fn end(&mut self, current: &mut CurrentCommand) {
         let CurrentCommand { command, has_assignment, is_for } = std::mem::take(current);
-        let is_something = has_assignment || command != Command::default();
-        if is_something && !is_for {
+        let is_command = has_assignment || command != ShellCommand::default();
+        if is_command && !is_for {
             self.found.push(command);
         }
     }
@@ -213,11 +213,11 @@ impl ShellParser {
             current.command.words.push(Word::default());
             return Ok(());
         }
-        if direction == '<' && self.take('<') {
-            if self.take('<') {
+        if direction == '<' && self.consume('<') {
+            if self.consume('<') {
                 return self.operand().map(drop);
             }
-            let _ = self.take('-');
+            let _ = self.consume('-');
             let delimiter = self.operand()?;
             if !delimiter.word.is_certain {
                 return Err(UnparsedShell);
@@ -225,9 +225,9 @@ impl ShellParser {
             self.heredocs.push(Heredoc { delimiter: delimiter.word.text, is_quoted: delimiter.is_quoted });
             return Ok(());
         }
-        let copies = self.take('&');
-        let is_both = direction == '<' && self.take('>');
-        let _ = direction == '>' && (self.take('>') || self.take('|'));
+        let copies = self.consume('&');
+        let is_both = direction == '<' && self.consume('>');
+        let _ = direction == '>' && (self.consume('>') || self.consume('|'));
         let word = self.operand()?.word;
         let is_descriptor = word.is_certain && word.text.chars().all(|c| c.is_ascii_digit() || c == '-');
         if copies && is_descriptor {

@@ -40,7 +40,7 @@ pub enum ScriptedResult {
 pub struct ScriptedProvider {
     script: Arc<ActionScript>,
     machines: Arc<Mutex<BTreeMap<SandboxId, Arc<Machine>>>>,
-    placed: Arc<Mutex<u64>>,
+    boot_count: Arc<Mutex<u64>>,
     runs: RunCounts,
 }
 
@@ -51,7 +51,7 @@ type RunCounts = Arc<Mutex<BTreeMap<ActionId, u32>>>;
 struct Machine {
     lease: SandboxLeased,
     /// When each action was started.
-    begun: Mutex<BTreeMap<ActionId, Instant>>,
+    started_at: Mutex<BTreeMap<ActionId, Instant>>,
     runs: RunCounts,
     cancelled: Mutex<Vec<ActionId>>,
     changed: Notify,
@@ -70,7 +70,7 @@ impl ScriptedProvider {
         Self {
             script: Arc::new(script),
             machines: Arc::default(),
-            placed: Arc::default(),
+            boot_count: Arc::default(),
             runs: Arc::default(),
         }
     }
@@ -103,8 +103,8 @@ impl ScriptedProvider {
 
 impl Machine {
     /// Returns when the action was started. Starts it if it was not.
-    fn begin(&self, id: &ActionId) -> Instant {
-        *lock(&self.begun).entry(id.clone()).or_insert_with(|| {
+    fn start(&self, id: &ActionId) -> Instant {
+        *lock(&self.started_at).entry(id.clone()).or_insert_with(|| {
             *lock(&self.runs).entry(id.clone()).or_default() += 1;
             Instant::now()
         })
@@ -133,21 +133,22 @@ impl SandboxProvider for ScriptedProvider {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         on_progress(StartProgress::Starting);
-        let refused = |error: IdError| SandboxError::Start { detail: error.to_string(), logs: String::new() };
-        let sandbox_id = Self::sandbox_id(&spec.conversation).map_err(refused)?;
-        let life = {
-            let mut placed = lock(&self.placed);
-            *placed += 1;
-            *placed
+        let start_error =
+            |error: IdError| SandboxError::Start { detail: error.to_string(), logs: String::new() };
+        let sandbox_id = Self::sandbox_id(&spec.conversation).map_err(start_error)?;
+        let boot = {
+            let mut boot_count = lock(&self.boot_count);
+            *boot_count += 1;
+            *boot_count
         };
         let machine = Arc::new(Machine {
             lease: SandboxLeased {
                 runtime: self.runtime().into(),
                 sandbox_id: sandbox_id.clone(),
-                boot_id: format!("boot-{life}").try_into().map_err(refused)?,
+                boot_id: format!("boot-{boot}").try_into().map_err(start_error)?,
                 working_dir: "/workspace".into(),
             },
-            begun: Mutex::default(),
+            started_at: Mutex::default(),
             runs: Arc::clone(&self.runs),
             cancelled: Mutex::default(),
             changed: Notify::new(),
@@ -175,7 +176,7 @@ impl SandboxProvider for ScriptedProvider {
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        let placed = |(sandbox, _): (&SandboxId, _)| SandboxSummary {
+        let summary = |(sandbox, _): (&SandboxId, _)| SandboxSummary {
             sandbox: sandbox.clone(),
             conversation: sandbox.as_str().strip_prefix(PREFIX).and_then(|name| name.parse().ok()),
             lifetime: Lifetime::Conversation,
@@ -183,7 +184,7 @@ impl SandboxProvider for ScriptedProvider {
             condition: SandboxState::Running,
             created_at: None,
         };
-        Ok(lock(&self.machines).iter().map(placed).collect())
+        Ok(lock(&self.machines).iter().map(summary).collect())
     }
 
     fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
@@ -225,8 +226,8 @@ impl Sandbox for ScriptedSandbox {
         request: &ActionRequest,
         on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError> {
-        let begun = self.machine.begin(id);
-        let ending = async {
+        let started_at = self.machine.start(id);
+        let completion = async {
             match (self.script)(request) {
                 ScriptedResult::Observation(observation) => {
                     on_output(OutputChunk::Bytes { offset: 0, bytes: observation.content.as_bytes() });
@@ -234,7 +235,7 @@ impl Sandbox for ScriptedSandbox {
                 }
                 ScriptedResult::After(duration, observation) => {
                     // A timeout and a cancellation both complete it.
-                    drop(tokio::time::timeout_at(begun + duration, self.machine.cancelled(id)).await);
+                    drop(tokio::time::timeout_at(started_at + duration, self.machine.cancelled(id)).await);
                     observation
                 }
                 ScriptedResult::WhenCancelled(observation) => {
@@ -246,7 +247,7 @@ impl Sandbox for ScriptedSandbox {
         tokio::select! {
             biased;
             () = self.machine.lost.cancelled() => Err(SandboxError::Lost { detail: "the machine died".into() }),
-            observation = ending => Ok(observation),
+            observation = completion => Ok(observation),
         }
     }
 

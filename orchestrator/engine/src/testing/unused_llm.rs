@@ -2,14 +2,14 @@ use async_trait::async_trait;
 
 use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 
-/// A model that costs nothing and panics when it is asked, for tests in which no model may be called.
+/// A model that costs nothing and panics when it is called, for tests in which no model may be called.
 #[derive(Debug, Clone, Copy)]
 pub struct UnusedLlm;
 
 #[async_trait]
 impl Llm for UnusedLlm {
     fn model(&self) -> &str {
-        "unasked"
+        "unused"
     }
 
     fn max_cost(&self, _: u64) -> f64 {
@@ -22,6 +22,6 @@ impl Llm for UnusedLlm {
         _: &LlmRequest,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        panic!("the model is asked")
+        panic!("the model is called")
     }
 }

@@ -88,8 +88,8 @@ impl<'a> MessageRenderer<'a> {
     }
 
     /// Returns the step of the workspace's setup that an observation belongs to.
-    fn setup_step(&self, ended: &ViewEntry) -> Option<&'a RunAction> {
-        self.setup_steps.get(&ended.event.cause?).copied()
+    fn setup_step(&self, entry: &ViewEntry) -> Option<&'a RunAction> {
+        self.setup_steps.get(&entry.event.cause?).copied()
     }
 }
 
@@ -175,7 +175,7 @@ fn render_setup(step: &RunAction, observation: &Observation) -> ChatMessage {
         }
         _ => end_of(&observation.content),
     };
-    user(format!("Before you began: {}: {text}", step.thought))
+    user(format!("Before you started: {}: {text}", step.thought))
 }
 
 /// Returns the end of an output, on separate lines.

@@ -21,7 +21,7 @@ use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
 
 use crate::llm::{AssistantMessage, Tool, ToolCall};
-use crate::memory::Recalled;
+use crate::memory::RecallHistory;
 use crate::replay;
 
 /// The events that a model may see, in order. Copy-on-write, so that clones are cheap.
@@ -33,7 +33,7 @@ pub struct View {
     offered: Arc<Vec<Tool>>,
     replayable: usize,
     unrecalled_message: Option<Arc<Event>>,
-    recalled: Recalled,
+    recalled: RecallHistory,
     /// The delegate action of the agent. `None` for the conversation's own agent.
     agent: Option<EventId>,
     end: EventId,
@@ -71,7 +71,7 @@ impl Default for View {
             offered: Arc::default(),
             replayable: 0,
             unrecalled_message: None,
-            recalled: Recalled::default(),
+            recalled: RecallHistory::default(),
             agent: None,
             end: EventId::FIRST,
         }
@@ -121,7 +121,7 @@ impl View {
     }
 
     /// Returns what has been recalled so far.
-    pub(crate) fn recalled(&self) -> &Recalled {
+    pub(crate) fn recalled(&self) -> &RecallHistory {
         &self.recalled
     }
 
@@ -203,9 +203,9 @@ impl View {
     }
 
     /// Removes the selected entries, except those that must stay.
-    pub(crate) fn remove(&mut self, is_named: impl Fn(&ViewEntry) -> bool) {
-        let stays = |entry: &&ViewEntry| entry.retention != Retention::Forgettable || !is_named(entry);
-        self.entries = Arc::new(self.entries.iter().filter(stays).cloned().collect());
+    pub(crate) fn remove(&mut self, is_selected: impl Fn(&ViewEntry) -> bool) {
+        let is_kept = |entry: &&ViewEntry| entry.retention != Retention::Forgettable || !is_selected(entry);
+        self.entries = Arc::new(self.entries.iter().filter(is_kept).cloned().collect());
     }
 
     fn push(&mut self, event: &Arc<Event>) {
@@ -231,15 +231,15 @@ impl View {
                 self.is_condensation_requested = true;
                 // A request by a tool call is part of the response.
                 if event.tool_call_metadata.is_some() {
-                    self.show(event);
+                    self.add_entry(event);
                 }
             }
-            body if is_visible(body) => self.show(event),
+            body if is_visible(body) => self.add_entry(event),
             _ => {}
         }
     }
 
-    fn show(&mut self, event: &Arc<Event>) {
+    fn add_entry(&mut self, event: &Arc<Event>) {
         let retention = match (&event.body, event.source) {
             (EventBody::Action(Action::System(_)), _) => Retention::Pinned,
             (EventBody::Action(Action::Message(_)), EventSource::User) if !self.has_task => {
@@ -272,18 +272,18 @@ impl View {
     /// Removes the events that a condensation selects, with their groups.
     fn condense(&mut self, event: &Event, condensation: &CondensationAction) {
         self.is_condensation_requested = false;
-        let is_named = named(condensation);
+        let is_selected = selection(condensation);
         let groups: HashSet<EventId> = self
             .entries
             .iter()
-            .filter(|entry| entry.retention == Retention::Forgettable && is_named(entry.event.id))
+            .filter(|entry| entry.retention == Retention::Forgettable && is_selected(entry.event.id))
             .map(|entry| entry.group)
             .collect();
         self.remove(|entry| groups.contains(&entry.group));
         if let (Some(text), Some(offset)) = (&condensation.summary, condensation.summary_offset) {
-            let told = Observation::new(text.clone(), CondenseObservation {});
-            let told = Event::new(event.id, event.timestamp.clone(), EventSource::Agent, told);
-            self.insert_summary(told, usize::try_from(offset).unwrap_or(0));
+            let summary = Observation::new(text.clone(), CondenseObservation {});
+            let summary = Event::new(event.id, event.timestamp.clone(), EventSource::Agent, summary);
+            self.insert_summary(summary, usize::try_from(offset).unwrap_or(0));
         }
     }
 
@@ -300,7 +300,7 @@ impl View {
 }
 
 /// Returns whether a condensation selects an event. A range whose end precedes its start selects none.
-fn named(condensation: &CondensationAction) -> impl Fn(EventId) -> bool {
+fn selection(condensation: &CondensationAction) -> impl Fn(EventId) -> bool {
     let id = |id: i64| u64::try_from(id).ok();
     let ids: Option<HashSet<u64>> = condensation
         .forgotten_event_ids

@@ -125,8 +125,8 @@ fn offer_may_occur_between_two_calls() {
     let view = log(events);
     let messages = view.messages();
     assert_eq!((result(&messages[2]).0, result(&messages[3]).0), ("a", "b"));
-    let told = ChatMessage::User(vec![MessagePart::Text("ERROR: the MCP server git: it died".into())]);
-    assert_eq!(messages[4..], [told], "the tools are no message");
+    let rendered = ChatMessage::User(vec![MessagePart::Text("ERROR: the MCP server git: it died".into())]);
+    assert_eq!(messages[4..], [rendered], "the tools are no message");
     assert_eq!(view.offered_tools(), [echo]);
 }
 
@@ -151,9 +151,9 @@ fn next_call_of_a_response_is_found_in_the_log() {
 
 #[test]
 fn agents_see_only_their_own_events() {
-    let said = [("go", None), ("find it", Some(0)), ("and that", Some(0)), ("thanks", None)];
+    let messages = [("go", None), ("find it", Some(0)), ("and that", Some(0)), ("thanks", None)];
     let events: Vec<_> = (0..)
-        .zip(said)
+        .zip(messages)
         .map(|(id, (text, delegation))| {
             let (source, body, _) = user_message(text);
             let mut event = Event::new(EventId(id), timestamp(), source, body);
@@ -166,8 +166,8 @@ fn agents_see_only_their_own_events() {
         // A part at a time is the same.
         view.update(&events[..2]);
         view.update(&events);
-        let told = expected.map(|text| ChatMessage::User(vec![MessagePart::Text(text.into())]));
-        assert_eq!((view.messages(), view.end()), (told.to_vec(), EventId(4)));
+        let rendered = expected.map(|text| ChatMessage::User(vec![MessagePart::Text(text.into())]));
+        assert_eq!((view.messages(), view.end()), (rendered.to_vec(), EventId(4)));
     }
 }
 
@@ -190,7 +190,7 @@ fn failed_setup_steps_are_rendered() {
         event.cause = Some(EventId(cause));
         events[ended] = Arc::new(event);
     }
-    let told: Vec<_> = View::from_events(events)
+    let rendered: Vec<_> = View::from_events(events)
         .messages()
         .into_iter()
         .map(|message| match message {
@@ -201,16 +201,21 @@ fn failed_setup_steps_are_rendered() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(told[0], "Before you began: Cloning a: done.\n[Working directory: /w]");
+    assert_eq!(rendered[0], "Before you started: Cloning a: done.\n[Working directory: /w]");
     assert!(
-        told[1].starts_with("Before you began: Running b: failed with exit code 3. The end of its output:\n")
+        rendered[1]
+            .starts_with("Before you started: Running b: failed with exit code 3. The end of its output:\n")
     );
-    assert!(told[1].ends_with("xwhy\n[Working directory: /w]") && told[1].len() < 2200, "{}", told[1].len());
-    assert_eq!(told.len(), 2);
+    assert!(
+        rendered[1].ends_with("xwhy\n[Working directory: /w]") && rendered[1].len() < 2200,
+        "{}",
+        rendered[1].len()
+    );
+    assert_eq!(rendered.len(), 2);
 }
 
-/// What the model is told of `steps` steps after a condensation.
-fn told(steps: usize, condensation: CondensationAction) -> Vec<String> {
+/// Texts of a view of `steps` steps after a condensation.
+fn rendered(steps: usize, condensation: CondensationAction) -> Vec<String> {
     let mut log = LogBuilder::with_steps(steps);
     log.condense(condensation);
     texts(&log.view().messages())
@@ -232,12 +237,12 @@ fn sums_up(first: i64, last: i64, summary: &str, offset: i64) -> CondensationAct
 #[test]
 fn summary_replaces_forgotten_events() {
     assert_eq!(
-        told(3, sums_up(2, 5, "two steps", 2)),
+        rendered(3, sums_up(2, 5, "two steps", 2)),
         ["the prompt", "the task", "two steps", "thought 3", "output of call-3-0"]
     );
     let ids = CondensationAction { forgotten_event_ids: Some(vec![4, 5]), ..Default::default() };
     assert_eq!(
-        told(3, ids),
+        rendered(3, ids),
         ["the prompt", "the task", "thought 1", "output of call-1-0", "thought 3", "output of call-3-0"]
     );
 }
@@ -257,8 +262,8 @@ fn summary_stays_until_a_newer_one_replaces_it() {
 #[test]
 fn condensation_forgets_calls_with_their_results() {
     let expected = ["the prompt", "the task", "thought 2", "output of call-2-0"];
-    assert_eq!(told(2, forgets(3, 3)), expected);
-    assert_eq!(told(2, forgets(2, 2)), expected);
+    assert_eq!(rendered(2, forgets(3, 3)), expected);
+    assert_eq!(rendered(2, forgets(2, 2)), expected);
 
     // Calls of one response, too.
     let mut log = LogBuilder::with_task();
@@ -270,19 +275,19 @@ fn condensation_forgets_calls_with_their_results() {
 #[test]
 fn condensation_never_forgets_prompt_and_task() {
     for condensation in [forgets(0, i64::MAX), forgets(i64::MIN, i64::MAX)] {
-        assert_eq!(told(2, condensation), ["the prompt", "the task"]);
+        assert_eq!(rendered(2, condensation), ["the prompt", "the task"]);
     }
-    assert_eq!(told(2, sums_up(0, 99, "all", 0)), ["the prompt", "the task", "all"]);
+    assert_eq!(rendered(2, sums_up(0, 99, "all", 0)), ["the prompt", "the task", "all"]);
 }
 
 #[test]
 fn invalid_condensation_forgets_nothing() {
-    let whole = told(2, CondensationAction::default());
+    let whole = rendered(2, CondensationAction::default());
     assert_eq!(whole.len(), 6);
-    assert_eq!(told(2, forgets(5, 2)), whole);
-    assert_eq!(told(2, forgets(900, 1000)), whole);
+    assert_eq!(rendered(2, forgets(5, 2)), whole);
+    assert_eq!(rendered(2, forgets(900, 1000)), whole);
     let half = CondensationAction { forgotten_events_start_id: Some(2), ..Default::default() };
-    assert_eq!(told(2, half), whole);
+    assert_eq!(rendered(2, half), whole);
 }
 
 #[test]

@@ -63,5 +63,5 @@ fn simulate(seed: u64, is_verbose: bool) {
 fn run(seed: u64, is_verbose: bool) -> Vec<String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(Simulation::new(seed, is_verbose).live())
+    runtime.block_on(Simulation::new(seed, is_verbose).run())
 }

@@ -16,22 +16,22 @@ pub(crate) const PRICE: f64 = 0.1;
 
 pub(crate) struct Model {
     chance: Mutex<fastrand::Rng>,
-    /// Whether it only finishes.
-    is_tired: bool,
-    place: Arc<Place>,
+    /// Whether every response finishes the task.
+    only_finishes: bool,
+    sandbox: Arc<SandboxMonitor>,
 }
 
 /// Tracks whether the process has a sandbox.
 #[derive(Default)]
-pub(crate) struct Place {
-    pub(crate) is_reached: AtomicBool,
+pub(crate) struct SandboxMonitor {
+    pub(crate) is_connected: AtomicBool,
     /// Whether a model was called without a sandbox.
-    pub(crate) was_missed: Arc<AtomicBool>,
+    pub(crate) was_missing: Arc<AtomicBool>,
 }
 
 impl Model {
-    pub(crate) fn new(seed: u64, is_tired: bool, place: Arc<Place>) -> Self {
-        Self { chance: Mutex::new(fastrand::Rng::with_seed(seed)), is_tired, place }
+    pub(crate) fn new(seed: u64, only_finishes: bool, sandbox: Arc<SandboxMonitor>) -> Self {
+        Self { chance: Mutex::new(fastrand::Rng::with_seed(seed)), only_finishes, sandbox }
     }
 
     fn roll(&self, sides: u32) -> u32 {
@@ -43,10 +43,10 @@ impl Model {
         let delegates = self.roll(6) == 0;
         let call = |number| {
             let (name, arguments) = match self.roll(16) {
-                _ if delegates && !self.is_tired => {
+                _ if delegates && !self.only_finishes => {
                     ("delegate", json!({"agent": HELPER, "task": "help"}).to_string())
                 }
-                _ if self.is_tired => ("finish", json!({"message": "done"}).to_string()),
+                _ if self.only_finishes => ("finish", json!({"message": "done"}).to_string()),
                 0 => ("finish", json!({"message": "done"}).to_string()),
                 1 => ("think", json!({"thought": "hm"}).to_string()),
                 2 => ("fly", "{}".into()),
@@ -81,25 +81,25 @@ impl Llm for Model {
         _: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        if !self.place.is_reached.load(Ordering::Relaxed) {
-            self.place.was_missed.store(true, Ordering::Relaxed);
+        if !self.sandbox.is_connected.load(Ordering::Relaxed) {
+            self.sandbox.was_missing.store(true, Ordering::Relaxed);
         }
         tokio::time::sleep(Duration::from_millis(u64::from(self.roll(3000)))).await;
-        if !self.is_tired && self.roll(8) == 0 {
+        if !self.only_finishes && self.roll(8) == 0 {
             let error = [LlmErrorKind::RateLimited, LlmErrorKind::Unavailable][self.roll(2) as usize];
             let after = Duration::from_secs(5);
             on_progress(LlmProgress::Retrying { attempt: 2, attempts: 3, after, error });
             tokio::time::sleep(after).await;
         }
-        if !self.is_tired && self.roll(15) == 0 {
+        if !self.only_finishes && self.roll(15) == 0 {
             let kinds = [LlmErrorKind::Authentication, LlmErrorKind::RateLimited, LlmErrorKind::Malformed];
             let kind = kinds[self.roll(3) as usize];
             return Err(LlmError { kind, detail: "no".into(), retry_after: None });
         }
         let message = match self.roll(10) {
-            0 if !self.is_tired => json!({"role": "assistant", "content": "Which one?"}),
-            1 if !self.is_tired => json!({"role": "assistant", "content": null}),
-            2 if !self.is_tired => json!({"role": "assistant", "content": "So:\n```\nb\n```"}),
+            0 if !self.only_finishes => json!({"role": "assistant", "content": "Which one?"}),
+            1 if !self.only_finishes => json!({"role": "assistant", "content": null}),
+            2 if !self.only_finishes => json!({"role": "assistant", "content": "So:\n```\nb\n```"}),
             _ => json!({"role": "assistant", "content": "now", "tool_calls": self.calls()}),
         };
         let id = format!("response-{}", self.roll(u32::MAX));

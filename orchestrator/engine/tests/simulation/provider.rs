@@ -13,17 +13,17 @@ use engine::testing::ScriptedProvider;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 
-use super::model::Place;
+use super::model::SandboxMonitor;
 
 /// The provider of one process.
 pub(crate) struct Provider {
     pub(crate) scripted: ScriptedProvider,
     pub(crate) refuses: Arc<AtomicBool>,
-    pub(crate) place: Arc<Place>,
+    pub(crate) sandbox: Arc<SandboxMonitor>,
 }
 
 impl Provider {
-    async fn reached(
+    async fn connect(
         &self,
         sandbox: impl Future<Output = Result<Box<dyn Sandbox>, SandboxError>>,
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
@@ -35,7 +35,7 @@ impl Provider {
             });
         }
         let sandbox = sandbox.await?;
-        self.place.is_reached.store(true, Ordering::Relaxed);
+        self.sandbox.is_connected.store(true, Ordering::Relaxed);
         Ok(sandbox)
     }
 }
@@ -51,11 +51,11 @@ impl SandboxProvider for Provider {
         spec: &SandboxSpec,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.reached(self.scripted.create(spec, on_progress)).await
+        self.connect(self.scripted.create(spec, on_progress)).await
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.reached(self.scripted.attach(lease)).await
+        self.connect(self.scripted.attach(lease)).await
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {

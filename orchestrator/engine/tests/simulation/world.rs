@@ -1,4 +1,4 @@
-//! A simulation run: random happenings, and the invariants that hold after each.
+//! A simulation run: random occurrences, and the invariants that hold after each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use protocol::{
     ObservationKind, Record,
 };
 
-use super::model::{Model, PRICE, Place};
+use super::model::{Model, PRICE, SandboxMonitor};
 use super::provider::Provider;
 use super::servers::Servers;
 use super::store::DeadlyStore;
 
-/// The number of random happenings before the run is brought to its end.
-const HAPPENINGS: u32 = 40;
+/// The number of random occurrences before the run is brought to its end.
+const MAX_OCCURRENCES: u32 = 40;
 
-/// The timeout of a conversation's end without random happenings.
+/// The timeout of a conversation's end without random occurrences.
 const END_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The agent that tasks are delegated to.
@@ -47,9 +47,9 @@ pub(crate) struct Simulation {
     /// Whether creating a sandbox fails.
     refuses: Arc<AtomicBool>,
     /// Whether a process without a sandbox called a model.
-    was_missed: Arc<AtomicBool>,
+    was_missing: Arc<AtomicBool>,
     confirmation: ConfirmationPolicy,
-    lives: u64,
+    process_count: u64,
     /// The log at the latest check.
     seen: Vec<Event>,
 }
@@ -64,45 +64,44 @@ impl Simulation {
             seed,
             is_verbose,
             logs: Arc::default(),
-            provider: ScriptedProvider::new(move |request| ending(seed, &request.action)),
+            provider: ScriptedProvider::new(move |request| scripted_result(seed, &request.action)),
             refuses: Arc::default(),
-            was_missed: Arc::default(),
+            was_missing: Arc::default(),
             confirmation: policies[chance.usize(..policies.len())],
             chance,
-            lives: 0,
+            process_count: 0,
             seen: Vec::new(),
         }
     }
 
     /// Runs to the end, and returns the log without its timestamps.
-    pub(crate) async fn live(mut self) -> Vec<String> {
-        let mut conversation = self.begin().await;
-        for number in 0..HAPPENINGS {
+    pub(crate) async fn run(mut self) -> Vec<String> {
+        let mut conversation = self.start().await;
+        for number in 0..MAX_OCCURRENCES {
             tokio::time::sleep(Duration::from_millis(self.chance.u64(..4000))).await;
             if number % 8 == 7 {
                 self.check();
             }
-            conversation = self.happen(conversation).await;
+            conversation = self.apply_random(conversation).await;
         }
-        self.calm_down(conversation).await;
+        self.run_to_end(conversation).await;
         self.check();
-        let told = |event: &Event| format!("{:?} {:?} {:?}", event.delegation, event.source, event.body);
-        self.seen.iter().map(told).collect()
+        let describe = |event: &Event| format!("{:?} {:?} {:?}", event.delegation, event.source, event.body);
+        self.seen.iter().map(describe).collect()
     }
 
-    async fn begin(&mut self) -> Conversation {
+    async fn start(&mut self) -> Conversation {
         let started = ConversationStarted {
             agent: "CodeActAgent".into(),
             model: "any".into(),
             max_iterations: 12,
-            max_budget: Some(self.money()),
+            max_budget: Some(self.random_budget()),
             confirmation: self.confirmation,
             runtime: "scripted".into(),
             ..Default::default()
         };
-        let mortal = self.parts(false);
-        let begun = Conversation::start(mortal.clone(), id(), started.clone()).await;
-        let conversation = begun.unwrap();
+        let parts = self.parts(false);
+        let conversation = Conversation::start(parts, id(), started).await.unwrap();
         conversation.send_message(message("work")).unwrap();
         self.request_title(&conversation);
         conversation
@@ -110,15 +109,15 @@ impl Simulation {
 
     /// Generates a title, which needs no sandbox.
     fn request_title(&self, conversation: &Conversation) {
-        let place = Place { is_reached: AtomicBool::new(true), ..Place::default() };
-        let model = Model::new(self.seed ^ (self.lives << 16), false, Arc::new(place));
+        let sandbox = SandboxMonitor { is_connected: AtomicBool::new(true), ..SandboxMonitor::default() };
+        let model = Model::new(self.seed ^ (self.process_count << 16), false, Arc::new(sandbox));
         // A killed process generates none.
         drop(conversation.request_title(Arc::new(model), "work".into()));
     }
 
     /// Returns the parts of a new process, which is killed at a random append unless it is immortal.
     fn parts(&mut self, is_immortal: bool) -> EngineParts {
-        self.lives += 1;
+        self.process_count += 1;
         let appends = if is_immortal { u32::MAX } else { self.chance.u32(4..40) };
         let store = DeadlyStore {
             logs: Arc::clone(&self.logs),
@@ -127,13 +126,23 @@ impl Simulation {
         };
         let mut definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
         definition.delegates = vec![DelegateAgent { name: HELPER.into(), description: "Helps.".into() }];
-        let place =
-            Arc::new(Place { is_reached: AtomicBool::new(false), was_missed: Arc::clone(&self.was_missed) });
+        let sandbox = Arc::new(SandboxMonitor {
+            is_connected: AtomicBool::new(false),
+            was_missing: Arc::clone(&self.was_missing),
+        });
         let agent = Arc::new(CodeActAgent { definition, command_timeout: 120.0, declares_risk: false });
         let member = TeamMember {
             agent,
-            llm: Arc::new(Model::new(self.seed ^ (self.lives << 32), is_immortal, Arc::clone(&place))),
-            draft_editor: Arc::new(Model::new(!self.seed ^ (self.lives << 32), false, Arc::clone(&place))),
+            llm: Arc::new(Model::new(
+                self.seed ^ (self.process_count << 32),
+                is_immortal,
+                Arc::clone(&sandbox),
+            )),
+            draft_editor: Arc::new(Model::new(
+                !self.seed ^ (self.process_count << 32),
+                false,
+                Arc::clone(&sandbox),
+            )),
             condenser: Arc::new(Noop),
             tool_servers: Arc::new(Servers),
         };
@@ -147,21 +156,21 @@ impl Simulation {
             provider: Arc::new(Provider {
                 scripted: self.provider.clone(),
                 refuses: Arc::clone(&self.refuses),
-                place,
+                sandbox,
             }),
             spec: SandboxSpec::new(id()),
         }
     }
 
-    async fn happen(&mut self, conversation: Conversation) -> Conversation {
-        let what = self.chance.u32(..16);
-        self.log_happening(what, &conversation);
+    async fn apply_random(&mut self, conversation: Conversation) -> Conversation {
+        let occurrence = self.chance.u32(..16);
+        self.log_occurrence(occurrence, &conversation);
         // A command to a killed process is lost.
-        let _lost = match what {
+        let _lost = match occurrence {
             0 | 1 => conversation.send_message(message("and this")),
             2 => conversation.stop(),
             3 => conversation.pause(),
-            4 | 5 => conversation.resume(self.more(&conversation.state())),
+            4 | 5 => conversation.resume(self.random_options(&conversation.state())),
             6 | 7 => conversation.confirm(None),
             8 => conversation.reject(None, "not that"),
             9 => conversation.reject(None, ""),
@@ -193,11 +202,11 @@ impl Simulation {
     }
 
     /// Returns a random budget, which may be less than the allowed steps cost.
-    fn money(&mut self) -> f64 {
+    fn random_budget(&mut self) -> f64 {
         f64::from(self.chance.u32(1..10)) * PRICE
     }
 
-    fn more(&mut self, state: &State) -> ResumeOptions {
+    fn random_options(&mut self, state: &State) -> ResumeOptions {
         if self.chance.bool() {
             return ResumeOptions::default();
         }
@@ -205,23 +214,26 @@ impl Simulation {
             max_iterations: Some(state.iterations + 12),
             // Not less than before, because running calls were started under the old budget.
             max_budget: Some(
-                state.max_budget.unwrap_or_default().max(state.metrics.accumulated_cost + self.money()),
+                state
+                    .max_budget
+                    .unwrap_or_default()
+                    .max(state.metrics.accumulated_cost + self.random_budget()),
             ),
             confirmation: None,
         }
     }
 
     /// The user confirms everything and the model finishes, so that every state reaches the end.
-    async fn calm_down(&mut self, conversation: Conversation) {
+    async fn run_to_end(&mut self, conversation: Conversation) {
         self.refuses.store(false, Ordering::Relaxed);
         let conversation = self.restart(conversation, true).await;
         conversation.send_message(message("finish")).unwrap();
-        let terms = ResumeOptions {
+        let options = ResumeOptions {
             max_iterations: Some(1000),
             max_budget: Some(1000.0),
             confirmation: Some(ConfirmationPolicy::Never),
         };
-        conversation.resume(terms).unwrap();
+        conversation.resume(options).unwrap();
         let at_rest = tokio::time::timeout(END_TIMEOUT, async {
             for second in 0_u64.. {
                 let state = conversation.state();
@@ -231,7 +243,7 @@ impl Simulation {
                     AgentState::Finished if !state.has_pending_actions() => return,
                     AgentState::AwaitingUserConfirmation => conversation.confirm(None).unwrap(),
                     AgentState::Error | AgentState::Paused | AgentState::Stopped => {
-                        conversation.resume(terms).unwrap();
+                        conversation.resume(options).unwrap();
                     }
                     AgentState::AwaitingUserInput => conversation.send_message(message("finish")).unwrap(),
                     _ => {}
@@ -247,15 +259,15 @@ impl Simulation {
     fn check(&mut self) {
         let log = self.logs.log(&id());
         assert!(log.starts_with(&self.seen), "no event is lost or changed");
-        let mut endings: BTreeMap<_, u32> = BTreeMap::new();
+        let mut terminal_events: BTreeMap<_, u32> = BTreeMap::new();
         let (mut state, mut cost) = (State::default(), 0.0);
-        let mut to_be_told = BTreeSet::new();
+        let mut unnotified = BTreeSet::new();
         let runs = self.provider.runs();
         let mut unconfirmed = BTreeSet::new();
         for (number, event) in log.iter().enumerate() {
             assert_eq!(event.id.0, number as u64, "ids have no gaps");
             if let (Some(cause), EventBody::Observation(_)) = (event.cause, &event.body) {
-                *endings.entry(cause).or_default() += 1;
+                *terminal_events.entry(cause).or_default() += 1;
             }
             if let EventBody::Action(action) = &event.body {
                 let ran = runs.contains_key(&ActionId::for_event(&id(), event.id));
@@ -268,27 +280,30 @@ impl Simulation {
                 }
             }
             if let EventBody::Record(Record::SandboxLeased(lease)) = &event.body {
-                assert_eq!(to_be_told, BTreeSet::new(), "all are told of a new sandbox");
-                let is_another = state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
+                assert_eq!(unnotified, BTreeSet::new(), "all agents are notified of a new sandbox");
+                let is_new = state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
                 let children = state.children.iter().filter(|(_, child)| child.iterations > 0);
                 let agents = children.map(|(id, _)| Some(*id)).chain((state.iterations > 0).then_some(None));
-                to_be_told.extend(agents.filter(|_| is_another));
-            } else if is_notice_of_another(event) {
-                assert!(to_be_told.remove(&event.delegation), "once, and only of another one");
+                unnotified.extend(agents.filter(|_| is_new));
+            } else if is_replacement_notice(event) {
+                assert!(
+                    unnotified.remove(&event.delegation),
+                    "each agent is notified once, and only of a new sandbox"
+                );
             } else if event.llm_metrics.is_some() {
-                assert!(!to_be_told.contains(&event.delegation), "before the next step");
+                assert!(!unnotified.contains(&event.delegation), "an agent is notified before its next step");
             }
             let limits = (state.max_iterations, state.max_budget.unwrap_or(f64::MAX));
             state.apply(event);
             if event.llm_metrics.is_some() {
                 assert!(state.iterations <= limits.0, "the limit of steps holds");
                 // The call that exceeds it is the last one.
-                assert!(cost < limits.1, "the budget is passed by at most one call");
+                assert!(cost < limits.1, "at most one call exceeds the budget");
             }
             assert!(state.metrics.accumulated_cost >= cost, "costs never fall");
             cost = state.metrics.accumulated_cost;
         }
-        assert_eq!(to_be_told, BTreeSet::new(), "all are told of a new sandbox");
+        assert_eq!(unnotified, BTreeSet::new(), "all agents are notified of a new sandbox");
         let open: BTreeSet<_> = state.pending().map(|(_, pending)| pending.action).collect();
         for event in &log {
             let (EventBody::Action(action), false) = (&event.body, event.source == EventSource::User) else {
@@ -301,32 +316,32 @@ impl Simulation {
                 _ => continue,
             };
             let expected = u32::from(!is_open);
-            assert_eq!(endings.remove(&event.id).unwrap_or(0), expected, "{} ends once", event.id);
+            assert_eq!(terminal_events.remove(&event.id).unwrap_or(0), expected, "{} ends once", event.id);
         }
-        assert!(endings.values().all(|count| *count == 1), "no ending is doubled");
-        assert!(!self.was_missed.load(Ordering::Relaxed), "no agent steps without its sandbox");
-        assert!(unconfirmed.is_empty(), "{unconfirmed:?} ran without the user's word");
+        assert!(terminal_events.values().all(|count| *count == 1), "no terminal event is duplicated");
+        assert!(!self.was_missing.load(Ordering::Relaxed), "no agent steps without its sandbox");
+        assert!(unconfirmed.is_empty(), "{unconfirmed:?} ran without confirmation");
         for (action, runs) in runs {
             assert_eq!(runs, 1, "{action} runs once");
         }
         self.seen = log;
     }
 
-    fn log_happening(&self, what: u32, conversation: &Conversation) {
+    fn log_occurrence(&self, occurrence: u32, conversation: &Conversation) {
         if self.is_verbose {
             let state = conversation.state();
-            eprintln!("{:>4} events, {}: happening {what}", state.next_id, state.agent_state);
+            eprintln!("{:>4} events, {}: occurrence {occurrence}", state.next_id, state.agent_state);
         }
     }
 }
 
-fn is_notice_of_another(event: &Event) -> bool {
+fn is_replacement_notice(event: &Event) -> bool {
     matches!(&event.body, EventBody::Observation(Observation { kind: ObservationKind::Error(error), .. })
         if error.error_id == SANDBOX_REPLACED)
 }
 
 /// Returns the result of an action, which depends only on its content, so that it is the same for every process.
-fn ending(seed: u64, action: &SandboxAction) -> ScriptedResult {
+fn scripted_result(seed: u64, action: &SandboxAction) -> ScriptedResult {
     let run = match action {
         SandboxAction::Run(run) => run,
         SandboxAction::Read(read) if read.path == FILE => {

@@ -33,17 +33,17 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
-    let wrong = |error: browsing::InvalidCalls| ToolError::Arguments {
+    let invalid = |error: browsing::InvalidCalls| ToolError::Arguments {
         tool: NAME.into(),
         problem: error.to_string(),
     };
-    let calls = browsing::parse(&arguments.code).map_err(wrong)?;
-    let said = calls.into_iter().filter_map(|call| match call {
+    let calls = browsing::parse(&arguments.code).map_err(invalid)?;
+    let messages = calls.into_iter().filter_map(|call| match call {
         BrowserCall::SendMessage(text) => Some(text),
         _ => None,
     });
     let action = BrowseInteractiveAction {
-        browsergym_send_msg_to_user: said.collect::<Vec<_>>().join("\n"),
+        browsergym_send_msg_to_user: messages.collect::<Vec<_>>().join("\n"),
         browser_actions: arguments.code,
         thought: thought.to_owned(),
         ..Default::default()

@@ -24,18 +24,17 @@ pub(super) fn definition(delegates: &[DelegateAgent]) -> Tool {
     Tool {
         name: DELEGATE.into(),
         description: format!(
-            "Hands a task on to another agent and gives back what that agent says in the end. It works in the same files \
-             with a shell of its own, knows nothing of this conversation but the task, and cannot ask. Tasks that do not \
-             depend on each other can be handed on in one answer, with a call each: they are worked on at the same \
-             time.\nThe agents:{lines}"
+            "Delegates a task to another agent and returns its final message. The agent works on the same files in its own \
+             shell, knows only the task and not this conversation, and cannot ask questions. To delegate independent tasks \
+             concurrently, make one call for each of them in the same response.\nThe agents:{lines}"
         ),
         parameters: json!({
             "type": "object",
             "properties": {
-                "agent": {"type": "string", "enum": names, "description": "Who gets the task."},
+                "agent": {"type": "string", "enum": names, "description": "The agent to delegate to."},
                 "task": {
                     "type": "string",
-                    "description": "Everything the agent has to know: what is to be done, where, and what to tell in the end.",
+                    "description": "Everything that the agent has to know: what to do, where, and what to report.",
                 },
             },
             "required": ["agent", "task"],

@@ -199,11 +199,11 @@ pub fn definitions(agent: &AgentDefinition) -> Vec<Tool> {
 
 /// Returns the tools of an agent that require something of the sandbox.
 pub fn sandbox_tools(agent: &AgentDefinition) -> Vec<SandboxTool> {
-    let needing = |tool: &ToolName| {
+    let sandbox_tool = |tool: &ToolName| {
         let is_required = agent.required.contains(tool);
         Some(SandboxTool { needs: tool.needs()?, tool: tool.definition(), is_required })
     };
-    agent.tools.iter().filter_map(needing).collect()
+    agent.tools.iter().filter_map(sandbox_tool).collect()
 }
 
 /// Adds the risk parameter to a tool that has an effect.
@@ -224,9 +224,9 @@ fn risk_parameter() -> serde_json::Value {
     json!({
         "type": "string",
         "enum": ["LOW", "MEDIUM", "HIGH"],
-        "description": "What this call may break. LOW: it reads, or changes only what can be made again. MEDIUM: it changes \
-                        what the user cares about within the workspace, or fetches from outside. HIGH: it may leak secrets, \
-                        destroy what cannot be restored, or change the system.",
+        "description": "The risk of this call. LOW: it reads, or changes only files that can be regenerated. MEDIUM: it changes \
+                        the user's files in the workspace, or downloads something. HIGH: it may leak secrets, destroy \
+                        data that cannot be restored, or change the system.",
     })
 }
 

@@ -82,9 +82,13 @@ fn tasks_are_delegated_to_known_agents_only() {
     assert_eq!((action.agent.as_str(), &action.inputs["task"]), ("reader", &json!("Find it.")));
     let missing = call("delegate", &json!({"agent": "writer", "task": "Find it."})).unwrap_err();
     assert_eq!(missing.to_string(), "the arguments of delegate: there is no agent writer: there are reader");
-    let told = definitions(&agent(&[])).pop().unwrap();
-    assert!(told.description.ends_with("The agents:\n- reader: Finds things."), "{}", told.description);
-    assert_eq!(told.parameters["properties"]["agent"]["enum"], json!(["reader"]));
+    let delegate = definitions(&agent(&[])).pop().unwrap();
+    assert!(
+        delegate.description.ends_with("The agents:\n- reader: Finds things."),
+        "{}",
+        delegate.description
+    );
+    assert_eq!(delegate.parameters["properties"]["agent"]["enum"], json!(["reader"]));
     let alone = AgentDefinition::code_act(Prompt::Unattended, Vec::new());
     assert!(definitions(&alone).is_empty());
 }
@@ -131,10 +135,10 @@ fn missing_fields_of_tasks_get_defaults() {
 
 #[test]
 fn think_includes_the_text_of_the_response() {
-    let think = |thought: &str, beside: &str| {
+    let think = |thought: &str, response: &str| {
         let arguments = json!({ "thought": thought }).to_string();
         let call = ToolCall { id: "c".into(), name: "think".into(), arguments };
-        match to_action(&agent(&ToolName::ALL), &[], &call, beside).unwrap().0 {
+        match to_action(&agent(&ToolName::ALL), &[], &call, response).unwrap().0 {
             Action::Think(think) => think.thought,
             action => panic!("{action:?}"),
         }

@@ -12,9 +12,9 @@ pub(super) const NAME: &str = "think";
 pub(super) fn definition() -> Tool {
     Tool {
         name: NAME.into(),
-        description: "Writes a thought into the log and changes nothing: for a plan, for weighing causes of a failure, \
-                      for what has been learnt."
-            .into(),
+        description:
+            "Logs a thought and changes nothing: a plan, possible causes of a failure, or something learned."
+                .into(),
         parameters: json!({
             "type": "object",
             "properties": {"thought": {"type": "string", "description": "The thought."}},
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Action {
     let thought = match thought {
         "" => arguments.thought,
-        beside => format!("{beside}\n{}", arguments.thought).trim_end().to_owned(),
+        text => format!("{text}\n{}", arguments.thought).trim_end().to_owned(),
     };
     ThinkAction { thought }.into()
 }

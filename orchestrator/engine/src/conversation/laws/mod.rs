@@ -374,8 +374,8 @@ fn risk_reason_survives_a_crash() {
     for occurrence in [SandboxReady, Message, StepDone(Decision::RunRisky), Crash] {
         world.apply(&occurrence);
     }
-    let (_, asked) = world.state.awaiting_confirmation().unwrap();
-    assert_eq!(asked.risk_reason, "it deletes");
+    let (_, pending) = world.state.awaiting_confirmation().unwrap();
+    assert_eq!(pending.risk_reason, "it deletes");
 }
 
 #[test]

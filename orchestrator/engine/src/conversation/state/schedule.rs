@@ -42,7 +42,7 @@ pub struct ScheduledWork {
     pub max_cost: Option<f64>,
 }
 
-/// A model is asked for the conversation's title.
+/// Search for the title of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TitleSearch {
     /// The user's message that the title is found for.

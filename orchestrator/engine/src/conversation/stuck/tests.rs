@@ -307,7 +307,7 @@ fn repeated_thought_is_a_loop() {
 #[test]
 fn loop_recovery_follows_the_chosen_option() {
     let stuck = AgentLoop { kind: LoopKind::SameError, since: EventId(4) };
-    let said = MessageAction { content: "go".into(), ..Default::default() };
+    let message = MessageAction { content: "go".into(), ..Default::default() };
     let chosen = |option| (EventSource::User, Action::from(LoopRecoveryAction { option }));
     let forgotten = CondensationAction {
         forgotten_events_start_id: Some(4),
@@ -317,10 +317,10 @@ fn loop_recovery_follows_the_chosen_option() {
     let forgotten = (EventSource::Agent, Action::from(forgotten));
     let events = |option| {
         let recovery = LoopRecovery::from_option(option).unwrap();
-        stuck.recover(recovery, EventId(9), Some(&said))
+        stuck.recover(recovery, EventId(9), Some(&message))
     };
     assert_eq!(events(1), [chosen(1), forgotten.clone()]);
-    assert_eq!(events(2), [chosen(2), forgotten, (EventSource::User, said.clone().into())]);
+    assert_eq!(events(2), [chosen(2), forgotten, (EventSource::User, message.clone().into())]);
     assert_eq!(events(3), [chosen(3)]);
     assert_eq!(LoopRecovery::from_option(0), None);
     let detected = stuck.to_observation();

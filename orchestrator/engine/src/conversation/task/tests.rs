@@ -17,13 +17,13 @@ use crate::sandbox::SandboxSpec;
 use crate::testing::{MemoryStore, ScriptedProvider, ScriptedResult, UnusedLlm};
 use crate::view::View;
 
-/// An agent that panics when it is asked for a step.
-struct Unasked;
+/// An agent that panics at its first step.
+struct UnusedAgent;
 
 #[async_trait]
-impl Agent for Unasked {
+impl Agent for UnusedAgent {
     fn name(&self) -> &str {
-        "unasked"
+        "unused"
     }
 
     fn system(&self) -> SystemAction {
@@ -36,11 +36,11 @@ impl Agent for Unasked {
         _: &dyn Llm,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<AgentStep, LlmError> {
-        panic!("the agent is asked");
+        panic!("the agent steps");
     }
 }
 
-/// Finishes at its first step; as a model it never answers, and could cost so much.
+/// Agent that finishes at its first step, and model that never responds, with this maximum cost.
 struct Finishing(f64);
 
 #[async_trait]
@@ -69,7 +69,7 @@ impl Agent for Finishing {
     }
 
     fn system(&self) -> SystemAction {
-        Unasked.system()
+        UnusedAgent.system()
     }
 
     async fn step(
@@ -125,7 +125,7 @@ async fn step_does_not_wait_for_a_title() {
     conversation.send_message(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
     let finished = conversation.wait_for(|state| state.agent_state == AgentState::Finished);
     let state = tokio::time::timeout(Duration::from_secs(3600), finished).await.unwrap();
-    assert_eq!(state.title, None, "it is still looked for");
+    assert_eq!(state.title, None, "the search is in flight");
     conversation.close(crate::conversation::SandboxDisposition::Remove).await.unwrap();
 }
 
@@ -142,13 +142,13 @@ async fn next_setup_step_follows_when_one_times_out() {
             _ => ScriptedResult::Observation(ran(0)),
         }
     });
-    let parts = parts(&provider, Arc::new(Unasked), Arc::new(UnusedLlm));
+    let parts = parts(&provider, Arc::new(UnusedAgent), Arc::new(UnusedLlm));
     let started = ConversationStarted { setup: Some(WorkspaceSetup::Folder), ..started() };
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let conversation = Conversation::start(parts, id(), started).await.unwrap();
     let state = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserInput).await;
     assert_eq!((state.setup_step(), provider.runs().len()), (None, 2));
-    let took = begun.elapsed().as_secs_f64();
+    let took = started_at.elapsed().as_secs_f64();
     assert!((590.0..=601.0).contains(&took), "{took}");
     conversation.close(crate::conversation::SandboxDisposition::Remove).await.unwrap();
 }

@@ -164,7 +164,7 @@ impl Transition {
 
     /// Resumes the work of an earlier process.
     fn recover(&mut self) {
-        // A tool server cannot be asked for the result of an earlier call.
+        // The result of an earlier call to a tool server cannot be read.
         for agent in
             self.agents_with_pending(|pending| !pending.awaits_confirmation && !pending.is_for_sandbox())
         {

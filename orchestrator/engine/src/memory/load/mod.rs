@@ -36,8 +36,8 @@ pub(super) async fn files(
     let workspace = workspace.trim_end_matches('/');
     let instructions =
         INSTRUCTIONS.map(|(name, _)| instructions(sandbox, format!("{workspace}/{name}"), name));
-    let of_organization = ORGANIZATION_FOLDERS.iter().filter(|_| !organization.is_empty());
-    let folders = of_organization
+    let organization_folders = ORGANIZATION_FOLDERS.iter().filter(|_| !organization.is_empty());
+    let folders = organization_folders
         .map(|name| format!("{organization}/{name}"))
         .chain(FOLDERS.iter().map(|name| format!("{workspace}/{name}")))
         .map(|path| folder(sandbox, path));
@@ -57,9 +57,9 @@ pub(super) async fn files(
             Err(problem) => problems.push(problem),
         }
     }
-    for (read, trouble) in folders {
-        files.extend(read);
-        problems.extend(trouble);
+    for (folder_files, folder_problems) in folders {
+        files.extend(folder_files);
+        problems.extend(folder_problems);
     }
     (files, problems)
 }
@@ -99,10 +99,12 @@ async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec
         let path = format!("{path}/{below}");
         match content(sandbox, &path).await {
             Ok(Some(content)) => files.push(KnowledgeFile { path, below, content }),
-            // It leads nowhere, round in circles, or to a folder.
+            // Its target does not exist, is a loop, or is a folder.
             Ok(None) => {
-                problems
-                    .push(KnowledgeProblem { path, problem: "it is a link that leads to no file".into() });
+                problems.push(KnowledgeProblem {
+                    path,
+                    problem: "it is a link whose target is not a file".into(),
+                });
             }
             Err(error) => problems.push(KnowledgeProblem { path, problem: error.to_string() }),
         }
@@ -123,10 +125,10 @@ async fn download(
     sandbox: &dyn Sandbox,
     path: &str,
     kind: TransferKind,
-    at_most: u64,
+    max_bytes: u64,
 ) -> Result<Vec<u8>, SandboxError> {
     let mut content = Vec::new();
-    let read = sandbox.files()?.download(path, kind).await?.take(at_most).read_to_end(&mut content).await;
+    let read = sandbox.files()?.download(path, kind).await?.take(max_bytes).read_to_end(&mut content).await;
     match read {
         Ok(_) => Ok(content),
         Err(error) => Err(SandboxError::Lost { detail: format!("reading {path}: {error}") }),

@@ -5,7 +5,7 @@ use protocol::sandbox_api::{ActionRequest, FileMode, FileStatus};
 use protocol::{ActionId, Observation};
 
 use super::*;
-use crate::memory::{Memory, Recalled, WorkspaceFacts};
+use crate::memory::{Memory, RecallHistory, WorkspaceFacts};
 use crate::sandbox::{ByteSource, OnOutput, SandboxFiles, SandboxProcesses, SandboxStreams};
 
 fn archive(files: &[(&str, &[u8])], links: &[&str]) -> Vec<u8> {
@@ -152,7 +152,7 @@ impl SandboxFiles for Sandboxed {
 
 async fn problems(says: Says) -> Vec<String> {
     let memory = Memory::default().load(&Sandboxed(says), "/w", "").await;
-    assert_eq!(memory.recall("anything", &WorkspaceFacts::default(), &Recalled::default()), None);
+    assert_eq!(memory.recall("anything", &WorkspaceFacts::default(), &RecallHistory::default()), None);
     memory.problems().iter().map(ToString::to_string).collect()
 }
 

@@ -37,16 +37,16 @@ pub struct WorkspaceFacts {
     pub working_dir: String,
 }
 
-/// What has been recalled in a conversation. A fold of its log.
+/// Recalls of a conversation so far. A fold of its log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recalled {
+pub struct RecallHistory {
     /// Whether the facts have been recalled.
     has_context: bool,
     /// The names of triggered knowledge.
     names: BTreeSet<String>,
 }
 
-impl Recalled {
+impl RecallHistory {
     /// Applies an observation of the log. Only recalls have an effect.
     pub fn apply(&mut self, observation: &Observation) {
         if let ObservationKind::Recall(recall) = &observation.kind {
@@ -70,9 +70,9 @@ impl Memory {
     /// and instructions too. Each piece of knowledge is recalled once per conversation.
     ///
     /// As in V0, triggers match case-insensitively and also within words. Triggers are written for that (`docker` matches
-    /// "dockerize"), and languages without spaces need it. An unnecessary piece costs some tokens, a missing one would be a
-    /// silent fault.
-    pub fn recall(&self, query: &str, facts: &WorkspaceFacts, recalled: &Recalled) -> Option<Recall> {
+    /// "dockerize"), and languages without spaces need it. An unnecessary piece costs some tokens, while a missing one
+    /// would go unnoticed.
+    pub fn recall(&self, query: &str, facts: &WorkspaceFacts, recalled: &RecallHistory) -> Option<Recall> {
         let triggered = self.triggered(query, recalled);
         let found = if recalled.has_context {
             RecallObservation { microagent_knowledge: triggered, ..empty_recall(RecallType::Knowledge) }
@@ -84,8 +84,8 @@ impl Memory {
         }
         let recall_type = found.recall_type;
         let content = match recall_type {
-            RecallType::WorkspaceContext => "The workspace was looked at.",
-            RecallType::Knowledge => "Knowledge was found.",
+            RecallType::WorkspaceContext => "Recalled the workspace.",
+            RecallType::Knowledge => "Recalled knowledge.",
         };
         let action = RecallAction { recall_type, query: query.to_owned(), thought: String::new() };
         Some(Recall { action, observation: Observation::new(content, found) })
@@ -128,7 +128,7 @@ impl Memory {
     }
 
     /// Returns new knowledge with a trigger in the message. Knowledge beyond the maximum length can be triggered again.
-    fn triggered(&self, query: &str, recalled: &Recalled) -> Vec<MicroagentKnowledge> {
+    fn triggered(&self, query: &str, recalled: &RecallHistory) -> Vec<MicroagentKnowledge> {
         let query = truncate(query, MAX_QUERY_BYTES).to_lowercase();
         let new = self.all().filter(|knowledge| !recalled.names.contains(&knowledge.name));
         let matching = new.filter_map(|knowledge| {
@@ -151,13 +151,13 @@ impl Memory {
 
     /// Returns all instructions: the user's, then the workspace's, then the list of skills.
     fn instructions(&self) -> String {
-        let at_first = self.all().filter(|knowledge| knowledge.activation == Activation::Always);
-        let texts = at_first.map(|knowledge| knowledge.content.as_str()).filter(|text| !text.is_empty());
+        let always = self.all().filter(|knowledge| knowledge.activation == Activation::Always);
+        let texts = always.map(|knowledge| knowledge.content.as_str()).filter(|text| !text.is_empty());
         let texts = texts.map(str::to_owned).chain(self.skills());
         let all = texts.collect::<Vec<_>>().join("\n\n");
         match truncate(&all, MAX_RECALL_BYTES) {
             whole if whole.len() == all.len() => all,
-            part => format!("{part}\n[The instructions are longer; the rest is left out.]"),
+            part => format!("{part}\n[The rest of the instructions is omitted.]"),
         }
     }
 
@@ -170,7 +170,7 @@ impl Memory {
             Activation::Always | Activation::OnTrigger(_) => None,
         };
         let lines: Vec<_> = self.all().filter_map(line).collect();
-        let head = "Instructions for special work. Read the file before you do what it is for:";
+        let head = "Instructions for special tasks. Read the file before such a task:";
         (!lines.is_empty()).then(|| format!("{head}\n{}", lines.join("\n")))
     }
 }

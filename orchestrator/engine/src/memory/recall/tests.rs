@@ -52,7 +52,7 @@ fn first_message_adds_facts_later_ones_trigger_once() {
         triggered("git", "git"),
         triggered("disabled", "git"),
     ]);
-    let mut recalled = Recalled::default();
+    let mut recalled = RecallHistory::default();
     let mut say = |text: &str| {
         let recall = memory.recall(text, &facts(), &recalled);
         recall.iter().for_each(|recall| recalled.apply(&recall.observation));
@@ -83,11 +83,11 @@ fn workspace_knowledge_replaces_the_users() {
         file("pdf/SKILL.md", "---\ndescription: Reads PDFs.\n---\nLong."),
     ];
     memory.workspace = memory.read(workspace, KnowledgeSource::Workspace);
-    let recall = memory.recall("git", &WorkspaceFacts::default(), &Recalled::default()).unwrap();
+    let recall = memory.recall("git", &WorkspaceFacts::default(), &RecallHistory::default()).unwrap();
     assert_eq!(found(&recall).microagent_knowledge[0].content, "Theirs.");
     assert_eq!(
         found(&recall).repo_instructions,
-        "Mine.\n\nInstructions for special work. Read the file before you do what it is for:\n\
+        "Mine.\n\nInstructions for special tasks. Read the file before such a task:\n\
          - pdf: Reads PDFs. (at/pdf/SKILL.md)"
     );
 }
@@ -97,10 +97,10 @@ fn built_in_knowledge_can_be_replaced_and_disabled() {
     let disabled = ["docker", "ssh"].map(str::to_owned).into();
     let memory = Memory::new(vec![triggered("github", "github")], disabled).with_built_in();
     assert_eq!(memory.problems(), []);
-    let recall = |query: &str| memory.recall(query, &WorkspaceFacts::default(), &Recalled::default());
-    let told = recall("See GitHub and kubectl, docker, ssh").unwrap();
-    assert_eq!(names(&told), ["kubernetes", "github"]);
-    assert_eq!(found(&told).microagent_knowledge[1].content, "All of github.");
+    let recall = |query: &str| memory.recall(query, &WorkspaceFacts::default(), &RecallHistory::default());
+    let recalled = recall("See GitHub and kubectl, docker, ssh").unwrap();
+    assert_eq!(names(&recalled), ["kubernetes", "github"]);
+    assert_eq!(found(&recalled).microagent_knowledge[1].content, "All of github.");
     assert_eq!(names(&recall("/codereview the branch").unwrap()), ["code-review"]);
     assert_eq!(recall("Fix the digital clock"), None);
     let all = Memory::default().with_built_in();
@@ -115,12 +115,10 @@ fn recalled_text_is_bounded() {
     let knowledge =
         (0..9).map(|number| file(&format!("k{number}.md"), &format!("---\ntriggers: x\n---\n{long}")));
     let memory = memory(instructions.chain(knowledge).collect());
-    let recall = memory.recall("x", &WorkspaceFacts::default(), &Recalled::default()).unwrap();
+    let recall = memory.recall("x", &WorkspaceFacts::default(), &RecallHistory::default()).unwrap();
     assert!(format_recall(found(&recall)).len() <= 2 * MAX_RECALL_BYTES + 1000);
-    assert!(
-        found(&recall).repo_instructions.ends_with("[The instructions are longer; the rest is left out.]")
-    );
-    let mut recalled = Recalled::default();
+    assert!(found(&recall).repo_instructions.ends_with("[The rest of the instructions is omitted.]"));
+    let mut recalled = RecallHistory::default();
     recalled.apply(&recall.observation);
     let next = memory.recall("x", &WorkspaceFacts::default(), &recalled).unwrap();
     assert!(names(&recall).iter().all(|name| !names(&next).contains(name)), "what was too much comes later");
@@ -128,25 +126,25 @@ fn recalled_text_is_bounded() {
 
 #[test]
 fn recall_omits_empty_sections() {
-    assert_eq!(memory(Vec::new()).recall("x", &WorkspaceFacts::default(), &Recalled::default()), None);
+    assert_eq!(memory(Vec::new()).recall("x", &WorkspaceFacts::default(), &RecallHistory::default()), None);
     let secrets = BTreeMap::from([("KEY".into(), "for the forge".into()), ("X".into(), String::new())]);
     let memory =
         memory(vec![file("repo.md", "Build with make."), triggered("git", "git")]).with_secrets(secrets);
-    let recall = memory.recall("git", &facts(), &Recalled::default()).unwrap();
-    let told = format_recall(found(&recall));
+    let recall = memory.recall("git", &facts(), &RecallHistory::default()).unwrap();
+    let text = format_recall(found(&recall));
     let events = [EventBody::from(Action::from(recall.action)), EventBody::from(recall.observation)];
     let events =
         (0..).zip(events).map(|(id, body)| Event::new(EventId(id), timestamp(), EventSource::User, body));
     let messages = View::from_events(events.map(Arc::new).collect()).messages();
-    assert_eq!(messages, [ChatMessage::User(vec![MessagePart::Text(told.clone())])]);
+    assert_eq!(messages, [ChatMessage::User(vec![MessagePart::Text(text.clone())])]);
     for part in [
-        "Today is 2026-01-02. Your shell begins in /workspace. You work on the repository a/b in /workspace/b.",
+        "Today is 2026-01-02. Your shell starts in /workspace. You work on the repository a/b in /workspace/b.",
         "\n- http://localhost:5000: port 5000",
         "\n- $KEY: for the forge\n- $X\n",
         "<repository_instructions>\nBuild with make.\n</repository_instructions>",
         "<knowledge name=\"git\" about=\"git\">\nAll of git.\n</knowledge>",
     ] {
-        assert!(told.contains(part), "{part} in {told}");
+        assert!(text.contains(part), "{part} in {text}");
     }
 }
 
@@ -158,19 +156,19 @@ proptest! {
     ) {
         let files = triggers.iter().enumerate().map(|(number, trigger)| triggered(&number.to_string(), trigger));
         let memory = memory(files.collect());
-        let mut recalled = Recalled::default();
-        let mut told = Vec::new();
+        let mut recalled = RecallHistory::default();
+        let mut found = Vec::new();
         for message in &messages {
             if let Some(recall) = memory.recall(message, &WorkspaceFacts::default(), &recalled) {
                 recalled.apply(&recall.observation);
-                told.extend(names(&recall).iter().map(|name| name.parse::<usize>().unwrap()));
+                found.extend(names(&recall).iter().map(|name| name.parse::<usize>().unwrap()));
             }
         }
-        told.sort_unstable();
+        found.sort_unstable();
         let all = messages.iter().map(|message| message.to_lowercase()).collect::<Vec<_>>();
         let due: Vec<_> = (0..triggers.len())
             .filter(|number| all.iter().any(|message| message.contains(&triggers[*number].to_lowercase())))
             .collect();
-        prop_assert_eq!(told, due);
+        prop_assert_eq!(found, due);
     }
 }

@@ -1,10 +1,10 @@
-//! What an action touches: its commands and those within them, the paths that they read and write, the hosts that they
-//! speak with.
+//! Extracts the effects of an action: its commands and those within them, with the paths that they read and write and the
+//! hosts that they connect to.
 
 use protocol::Action;
 use protocol::action::{EditCommand, RunAction};
 
-use super::super::shell::{self, Command, UnparsedShell, Word};
+use super::super::shell::{self, ShellCommand, UnparsedShell, Word};
 use crate::browsing::{self, BrowserCall};
 
 /// Maximum nesting of `sh -c` within `sh -c`.
@@ -25,7 +25,7 @@ pub(super) struct ActionFacts {
 
 /// A path or host that a command accesses.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Target<'a> {
+pub(super) enum AccessTarget<'a> {
     Read(&'a Word),
     Write(&'a Word),
     Host(&'a Word),
@@ -85,17 +85,17 @@ const SHELLS: &str = " sh bash dash ash zsh ksh ";
 
 impl ActionFacts {
     /// Returns all paths and hosts that it accesses.
-    pub(super) fn targets(&self) -> impl Iterator<Item = Target<'_>> {
-        let reads = self.reads.iter().map(Target::Read);
-        let writes = self.writes.iter().map(Target::Write);
-        reads.chain(writes).chain(self.hosts.iter().map(Target::Host))
+    pub(super) fn targets(&self) -> impl Iterator<Item = AccessTarget<'_>> {
+        let reads = self.reads.iter().map(AccessTarget::Read);
+        let writes = self.writes.iter().map(AccessTarget::Write);
+        reads.chain(writes).chain(self.hosts.iter().map(AccessTarget::Host))
     }
 
     /// Returns the facts of an action. `None` if it cannot be parsed reliably.
     pub(super) fn from_action(action: &Action) -> Option<Vec<Self>> {
         let path = |path: &str| vec![Word { text: path.to_owned(), is_certain: true }];
         let one = match action {
-            Action::Run(run) => return facts_of_run(run),
+            Action::Run(run) => return run_facts(run),
             Action::Read(read) => Self { reads: path(&read.path), ..Self::default() },
             Action::Write(write) => Self { writes: path(&write.path), ..Self::default() },
             Action::Edit(edit) if edit.command == EditCommand::View => {
@@ -130,12 +130,12 @@ impl ActionFacts {
             Some(("http" | "https", _)) => {
                 Self { hosts: url_host(&url).into_iter().collect(), ..Self::default() }
             }
-            // A page that its URL contains can do what any page can.
+            // A page within its URL has unknown effects, like any page.
             _ => opaque,
         }
     }
 
-    /// Returns the facts of calls in a browser, one for each call. Interaction with a page may lead anywhere.
+    /// Returns the facts of calls in a browser, one for each call. Interaction with a page has unknown effects.
     fn from_calls(calls: &str) -> Vec<Self> {
         let opaque = || Self { is_opaque: true, ..Self::default() };
         let Ok(calls) = browsing::parse(calls) else { return vec![opaque()] };
@@ -160,7 +160,7 @@ impl ActionFacts {
     }
 }
 
-fn facts_of_run(run: &RunAction) -> Option<Vec<ActionFacts>> {
+fn run_facts(run: &RunAction) -> Option<Vec<ActionFacts>> {
     let text = run.command.trim();
     if text.is_empty() || (run.is_input && KEYS.contains(&text)) {
         return Some(Vec::new());
@@ -169,53 +169,53 @@ fn facts_of_run(run: &RunAction) -> Option<Vec<ActionFacts>> {
         return Some(vec![ActionFacts { is_opaque: true, ..ActionFacts::default() }]);
     }
     let mut facts = Vec::new();
-    facts_of_text(&run.command, 0, &mut facts).ok()?;
+    add_text_facts(&run.command, 0, &mut facts).ok()?;
     Some(facts)
 }
 
-fn facts_of_text(text: &str, depth: usize, facts: &mut Vec<ActionFacts>) -> Result<(), UnparsedShell> {
+fn add_text_facts(text: &str, depth: usize, facts: &mut Vec<ActionFacts>) -> Result<(), UnparsedShell> {
     if depth == MAX_DEPTH {
         return Err(UnparsedShell);
     }
     for command in shell::commands(text, 0)? {
-        facts_of_command(command, depth, facts)?;
+        add_command_facts(command, depth, facts)?;
     }
     Ok(())
 }
 
-fn facts_of_command(
-    command: Command,
+fn add_command_facts(
+    command: ShellCommand,
     depth: usize,
     facts: &mut Vec<ActionFacts>,
 ) -> Result<(), UnparsedShell> {
     if depth == MAX_DEPTH {
         return Err(UnparsedShell);
     }
-    let mut of_it = ActionFacts { reads: command.reads, writes: command.writes, ..ActionFacts::default() };
+    let mut own = ActionFacts { reads: command.reads, writes: command.writes, ..ActionFacts::default() };
     let Some((program, arguments)) = command.words.split_first() else {
-        facts.push(of_it);
+        facts.push(own);
         return Ok(());
     };
     if !program.is_certain {
         return Err(UnparsedShell);
     }
     let name = program.text.rsplit('/').next().unwrap_or_default();
-    let within = inner(name, arguments)?;
-    of_it.is_wrapper = !matches!(within, WrappedCommand::None | WrappedCommand::Opaque);
-    of_it.is_opaque = matches!(within, WrappedCommand::Opaque);
-    touch(name, arguments, &mut of_it);
-    of_it.words.clone_from(&command.words);
-    facts.push(of_it);
-    match within {
+    let wrapped = wrapped_command(name, arguments)?;
+    own.is_wrapper = !matches!(wrapped, WrappedCommand::None | WrappedCommand::Opaque);
+    own.is_opaque = matches!(wrapped, WrappedCommand::Opaque);
+    add_targets(name, arguments, &mut own);
+    own.words.clone_from(&command.words);
+    facts.push(own);
+    match wrapped {
         WrappedCommand::None | WrappedCommand::Opaque => Ok(()),
         WrappedCommand::Words(words) => {
-            facts_of_command(Command { words, ..Command::default() }, depth + 1, facts)
+            add_command_facts(ShellCommand { words, ..ShellCommand::default() }, depth + 1, facts)
         }
-        WrappedCommand::Text(text) => facts_of_text(&text, depth + 1, facts),
+        WrappedCommand::Text(text) => add_text_facts(&text, depth + 1, facts),
     }
 }
 
-/// What a wrapper runs.
+/// Command that a wrapper runs.
 enum WrappedCommand {
     None,
     /// A command.
@@ -226,7 +226,7 @@ enum WrappedCommand {
     Opaque,
 }
 
-fn inner(name: &str, arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
+fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
     if is_in(SHELLS, name) {
         let option = arguments.iter().position(|word| {
             !word.text.starts_with("--") && word.text.starts_with('-') && word.text.contains('c')
@@ -257,13 +257,14 @@ fn inner(name: &str, arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell
             })
         }
         _ => match WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
-            Some((_, with_value, operands)) => wrapped(name, arguments, with_value, *operands),
+            Some((_, with_value, operands)) => strip_wrapper(name, arguments, with_value, *operands),
             None => Ok(WrappedCommand::None),
         },
     }
 }
 
-fn wrapped(
+/// Returns the command in the arguments of a wrapper.
+fn strip_wrapper(
     name: &str,
     arguments: &[Word],
     with_value: &str,
@@ -293,16 +294,16 @@ fn wrapped(
         }
     }
     let words: Vec<_> = arguments.iter().skip(at + operands).cloned().collect();
-    // Its standard input becomes arguments.
-    let unseen = (name == "xargs").then(Word::default);
+    // Its standard input becomes an argument.
+    let stdin_argument = (name == "xargs").then(Word::default);
     Ok(match words.is_empty() {
         true => WrappedCommand::None,
-        false => WrappedCommand::Words(words.into_iter().chain(unseen).collect()),
+        false => WrappedCommand::Words(words.into_iter().chain(stdin_argument).collect()),
     })
 }
 
 /// Adds the paths and hosts among the arguments of a command.
-fn touch(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
+fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
     if is_in(PURE_PROGRAMS, name) {
         return;
     }
@@ -310,7 +311,7 @@ fn touch(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
         || (matches!(name, "sed" | "perl") && arguments.iter().any(|word| word.text.starts_with("-i")));
     let has_target_option =
         arguments.iter().any(|word| word.text.starts_with("-t") || word.text.starts_with("--t"));
-    let speaks = is_in(NETWORK_PROGRAMS, name);
+    let is_network_program = is_in(NETWORK_PROGRAMS, name);
     let mut before = "";
     for (at, word) in arguments.iter().enumerate() {
         let is_target = is_in(COPIERS, name) && (has_target_option || at + 1 == arguments.len());
@@ -336,14 +337,16 @@ fn touch(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
         if word.text.starts_with('-') && word.is_certain {
             continue;
         }
-        if let Some(host) = url_host(&word.text).or_else(|| speaks.then(|| bare_host(&word.text)).flatten()) {
+        if let Some(host) =
+            url_host(&word.text).or_else(|| is_network_program.then(|| bare_host(&word.text)).flatten())
+        {
             // Text after a host, without a slash, may still be part of it.
             let is_whole =
                 word.is_certain || word.text.rsplit("://").next().is_some_and(|rest| rest.contains('/'));
             facts.hosts.push(Word { is_certain: host.is_certain && is_whole, ..host });
             continue;
         }
-        if speaks && !word.is_certain {
+        if is_network_program && !word.is_certain {
             facts.hosts.push(Word::default());
         }
         if is_writer || is_target {
@@ -351,9 +354,9 @@ fn touch(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
         }
         facts.reads.push(word);
     }
-    let uses_own = |words: &str| words.is_empty() || arguments.iter().any(|word| is_in(words, &word.text));
+    let uses_remote = |words: &str| words.is_empty() || arguments.iter().any(|word| is_in(words, &word.text));
     if facts.hosts.is_empty()
-        && REMOTE_SUBCOMMANDS.iter().any(|(program, words)| *program == name && uses_own(words))
+        && REMOTE_SUBCOMMANDS.iter().any(|(program, words)| *program == name && uses_remote(words))
     {
         facts.hosts.push(Word::default());
     }

@@ -20,26 +20,26 @@ pub struct PolicyError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PolicyFile {
+struct PolicyDocument {
     #[serde(default)]
     otherwise: RiskName,
     #[serde(default)]
-    rule: Vec<RuleEntry>,
+    rule: Vec<RuleDocument>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RuleEntry {
+struct RuleDocument {
     risk: RiskName,
     reason: String,
     #[serde(default)]
-    commands: Vec<Pattern<CommandPattern>>,
+    commands: Vec<ParsedPattern<CommandPattern>>,
     #[serde(default)]
-    reads: Vec<Pattern<PathPattern>>,
+    reads: Vec<ParsedPattern<PathPattern>>,
     #[serde(default)]
-    writes: Vec<Pattern<PathPattern>>,
+    writes: Vec<ParsedPattern<PathPattern>>,
     #[serde(default)]
-    hosts: Vec<Pattern<HostPattern>>,
+    hosts: Vec<ParsedPattern<HostPattern>>,
     #[serde(default)]
     actions: Vec<ActionKindName>,
 }
@@ -57,9 +57,9 @@ enum RiskName {
 /// A pattern that is validated during deserialization, so that an error has a position.
 #[derive(Deserialize)]
 #[serde(try_from = "String", bound(deserialize = "P: TryFrom<String, Error = PatternError>"))]
-struct Pattern<P>(P);
+struct ParsedPattern<P>(P);
 
-impl<P: TryFrom<String, Error = PatternError>> TryFrom<String> for Pattern<P> {
+impl<P: TryFrom<String, Error = PatternError>> TryFrom<String> for ParsedPattern<P> {
     type Error = PatternError;
 
     fn try_from(text: String) -> Result<Self, PatternError> {
@@ -96,17 +96,17 @@ impl SecurityRules {
             problem: one_line(error.message()),
         };
         let deserializer = toml::Deserializer::parse(text).map_err(|error| syntax(&error))?;
-        let file: PolicyFile = serde_path_to_error::deserialize(deserializer)
+        let file: PolicyDocument = serde_path_to_error::deserialize(deserializer)
             .map_err(|error| PolicyError { key: error.path().to_string(), ..syntax(error.inner()) })?;
         let rules = file.rule.into_iter().map(Rule::from).collect();
         Ok(Self { rules, otherwise: file.otherwise.into() })
     }
 }
 
-impl From<RuleEntry> for Rule {
-    fn from(entry: RuleEntry) -> Self {
-        fn all<P>(patterns: Vec<Pattern<P>>) -> Vec<P> {
-            patterns.into_iter().map(|Pattern(pattern)| pattern).collect()
+impl From<RuleDocument> for Rule {
+    fn from(entry: RuleDocument) -> Self {
+        fn all<P>(patterns: Vec<ParsedPattern<P>>) -> Vec<P> {
+            patterns.into_iter().map(|ParsedPattern(pattern)| pattern).collect()
         }
         Self {
             risk: entry.risk.into(),

@@ -66,9 +66,9 @@ impl TextPattern {
         if word.is_certain {
             return if self.glob.is_match(&word.text) { Match::Yes } else { Match::No };
         }
-        let may_begin_so =
+        let may_start_with =
             word.text.starts_with(&self.prefix) && !(self.is_text && word.text.len() > self.prefix.len());
-        if may_begin_so || self.prefix.starts_with(&word.text) { Match::Maybe } else { Match::No }
+        if may_start_with || self.prefix.starts_with(&word.text) { Match::Maybe } else { Match::No }
     }
 }
 
@@ -92,27 +92,27 @@ impl TryFrom<String> for CommandPattern {
 
 impl CommandPattern {
     pub(super) fn matches(&self, words: &[Word]) -> Match {
-        let Some((program, given)) = words.split_first() else { return Match::No };
+        let Some((program, arguments)) = words.split_first() else { return Match::No };
         // The path of the program does not matter, unless the pattern has one.
         let name = match program.text.rsplit_once('/') {
             Some((_, name)) if program.is_certain && !self.program.prefix.contains('/') => name,
             _ => &program.text,
         };
-        let likeness = self.program.matches(&Word { text: name.to_owned(), ..program.clone() });
-        likeness.min(self.match_arguments(given))
+        let program_match = self.program.matches(&Word { text: name.to_owned(), ..program.clone() });
+        program_match.min(self.match_arguments(arguments))
     }
 
-    fn match_arguments(&self, given: &[Word]) -> Match {
+    fn match_arguments(&self, words: &[Word]) -> Match {
         let has_flag = |letter: &char| {
-            let mut options = given.iter().filter_map(|word| short_options(&word.text));
+            let mut options = words.iter().filter_map(|word| short_options(&word.text));
             options.any(|letters| letters.contains(*letter))
         };
-        let mut rest = given.iter();
+        let mut rest = words.iter();
         let has_arguments =
-            self.arguments.iter().all(|wanted| rest.any(|word| wanted.matches(word) == Match::Yes));
+            self.arguments.iter().all(|pattern| rest.any(|word| pattern.matches(word) == Match::Yes));
         if has_arguments && self.flags.iter().all(has_flag) {
             Match::Yes
-        } else if given.iter().any(|word| !word.is_certain) {
+        } else if words.iter().any(|word| !word.is_certain) {
             Match::Maybe
         } else {
             Match::No
@@ -155,13 +155,13 @@ fn spellings(pattern: &str) -> Vec<String> {
 
 impl PathPattern {
     pub(super) fn matches(&self, path: &Word) -> Match {
-        let path = clean(path);
+        let path = normalize_path(path);
         self.0.iter().map(|pattern| pattern.matches(&path)).max().unwrap_or(Match::No)
     }
 }
 
 /// Removes `.`, `..` and repeated slashes. A path that leaves an unknown folder is not certain.
-fn clean(path: &Word) -> Word {
+fn normalize_path(path: &Word) -> Word {
     let mut parts: Vec<&str> = Vec::new();
     let is_absolute = path.text.starts_with('/');
     let mut is_certain = path.is_certain;

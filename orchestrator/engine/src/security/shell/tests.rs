@@ -6,7 +6,7 @@ use super::*;
 fn shown(text: &str) -> Vec<String> {
     let word = |word: &Word| format!("{}{}", word.text, if word.is_certain { "" } else { "$" });
     let words = |words: &[Word]| words.iter().map(word).collect::<Vec<_>>().join(" ");
-    let command = |command: Command| {
+    let command = |command: ShellCommand| {
         let reads = command.reads.iter().map(|read| format!(" <{}", word(read)));
         let writes = command.writes.iter().map(|write| format!(" >{}", word(write)));
         words(&command.words) + &reads.chain(writes).collect::<String>()
@@ -88,7 +88,7 @@ proptest! {
         after in prop::sample::select(vec!["", "; b", ")", "; }", "; fi", ")\"", "`\"", " > x", "\n", " | b", " #c"]),
     ) {
         if let Ok(found) = commands(&format!("{before}rm -rf /{after}"), 0) {
-            let is_rm = |command: &Command| command.words.first() == Some(&Word::certain("rm"));
+            let is_rm = |command: &ShellCommand| command.words.first() == Some(&Word::certain("rm"));
             prop_assert!(found.iter().any(is_rm), "{before}rm{after}: {found:?}");
         }
     }
