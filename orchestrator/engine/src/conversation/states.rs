@@ -13,7 +13,7 @@ use super::laws::{
 const STATES: &[(&str, &[Occurrence])] = &[
     ("`loading`", &[]),
     ("`awaiting_user_input`", &[SandboxReady]),
-    ("`running`, the sandbox is awaited", &[SandboxFailed, Message]),
+    ("`running`, no sandbox is ready", &[SandboxFailed, Message]),
     ("`running`, a step is in flight", &[SandboxReady, Message]),
     ("`running`, an action is in flight", &[SandboxReady, Message, StepDone(Decision::Run)]),
     ("`rate_limited`", &[SandboxReady, Message, CallRetried(true)]),
@@ -33,7 +33,7 @@ const STATES: &[(&str, &[Occurrence])] = &[
 ];
 
 const OCCURRENCES: &[(&str, Occurrence)] = &[
-    ("the sandbox answers", SandboxReady),
+    ("the sandbox is ready", SandboxReady),
     ("the sandbox cannot be reached", SandboxFailed),
     ("the sandbox is lost", SandboxLost),
     ("a message", Message),

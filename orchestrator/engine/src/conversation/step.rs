@@ -195,7 +195,7 @@ impl StepRunner {
             Err(_) => RiskAssessment {
                 risk: SecurityRisk::Unknown,
                 reason: format!(
-                    "the security analyzer did not answer within {:?}",
+                    "the security analyzer did not respond within {:?}",
                     security::MAX_ASSESSMENT_TIME
                 ),
             },

@@ -196,7 +196,7 @@ impl World {
             Effect::Cancel { action } => {
                 assert!(self.executing.contains_key(&action), "only actions in flight are cancelled");
                 self.cancelled.insert(action);
-                if !self.state.pending().any(|(_, pending)| pending.action == action) {
+                if self.state.find_pending(action).is_none() {
                     self.executing.remove(&action);
                 }
             }
@@ -220,7 +220,7 @@ impl World {
     }
 
     /// Removes one of the steps in flight. Returns its agent and the first event that the agent does not see.
-    fn take_step(&mut self) -> Option<(AgentId, EventId)> {
+    fn remove_step(&mut self) -> Option<(AgentId, EventId)> {
         let agents: Vec<_> = self.stepping.keys().collect();
         let agent = **agents.get(self.input_count.checked_rem(agents.len())?)?;
         self.stepping.remove_entry(&agent)
@@ -262,7 +262,7 @@ impl World {
                 self.apply_input(InputKind::UserReject { action: None, reason: (*reason).to_owned() });
             }
             Occurrence::StepDeferred => {
-                if let Some((agent, _)) = self.take_step() {
+                if let Some((agent, _)) = self.remove_step() {
                     let recalled = Observation::new("", ThinkObservation {});
                     let notices = [
                         (
@@ -282,7 +282,7 @@ impl World {
                 }
             }
             Occurrence::StepRefused => {
-                if let Some((agent, _)) = self.take_step() {
+                if let Some((agent, _)) = self.remove_step() {
                     self.apply_input(InputKind::StepRefused {
                         agent,
                         reason: "no Chromium was found".into(),
@@ -297,7 +297,7 @@ impl World {
                 self.apply_input(InputKind::CallRetried { agent, retry, is_rate_limited });
             }
             Occurrence::StepDone(decision) => {
-                if let Some((agent, seen)) = self.take_step() {
+                if let Some((agent, seen)) = self.remove_step() {
                     self.report_step(agent, seen, *decision);
                 }
             }
@@ -312,7 +312,7 @@ impl World {
             }
             Occurrence::ActionDone => self.complete_action(ran(0)),
             Occurrence::ActionFailed => self.complete_action(ran(1)),
-            Occurrence::ActionInterrupted => self.complete_action(interrupted("its answer cannot be read")),
+            Occurrence::ActionInterrupted => self.complete_action(interrupted("its result cannot be read")),
             Occurrence::DuplicateActionDone => {
                 if let Some(action) = self.last_completed {
                     self.apply_input(action_done(action, ran(0)));

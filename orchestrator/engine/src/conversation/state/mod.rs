@@ -161,6 +161,16 @@ impl State {
         self.agents().filter_map(|(agent, run)| Some((agent, run.pending.as_ref()?)))
     }
 
+    /// The pending action of an agent.
+    pub(super) fn pending_action(&self, agent: AgentId) -> Option<&PendingAction> {
+        self.run(agent)?.pending.as_ref()
+    }
+
+    /// An action without a terminal event, with its agent. `None` if the action has one.
+    pub(super) fn find_pending(&self, action: EventId) -> Option<(AgentId, &PendingAction)> {
+        self.pending().find(|(_, pending)| pending.action == action)
+    }
+
     /// The first of the actions that await the user's confirmation, with its agent.
     pub fn awaiting_confirmation(&self) -> Option<(AgentId, &PendingAction)> {
         self.pending()

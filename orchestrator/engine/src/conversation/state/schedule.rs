@@ -29,7 +29,7 @@ pub enum SandboxConnection {
     Absent,
     /// A sandbox is being created, or the leased one attached to.
     Connecting,
-    /// The sandbox answers.
+    /// The sandbox is connected.
     Connected,
 }
 

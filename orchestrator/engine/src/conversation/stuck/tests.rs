@@ -10,42 +10,42 @@ use serde_json::json;
 use super::*;
 use crate::testing::timestamp;
 
-/// What an agent and its world do, out of a small alphabet, so that loops come up by chance.
+/// An activity of an agent or of its environment. A small alphabet makes random loops likely.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Doing {
+enum Activity {
     Run { command: u8, output: u8 },
     Fail { url: u8, detail: u8 },
     Misuse { call: u8, detail: u8 },
-    Say(u8),
+    Message(u8),
     Condense,
     Wait,
-    StillRuns(u8),
+    StillRunning(u8),
     StateChange,
-    UserSays,
+    UserMessage,
     UserRecovers,
 }
 
-fn doing() -> impl Strategy<Value = Doing> {
+fn activity() -> impl Strategy<Value = Activity> {
     prop_oneof![
-        8 => (0..2u8, 0..2u8).prop_map(|(command, output)| Doing::Run { command, output }),
-        6 => (0..2u8, 0..2u8).prop_map(|(url, detail)| Doing::Fail { url, detail }),
-        3 => (0..2u8, 0..2u8).prop_map(|(call, detail)| Doing::Misuse { call, detail }),
-        4 => (0..2u8).prop_map(Doing::Say),
-        4 => Just(Doing::Condense),
-        1 => Just(Doing::Wait),
-        1 => (0..2u8).prop_map(Doing::StillRuns),
-        2 => Just(Doing::StateChange),
-        1 => Just(Doing::UserSays),
-        1 => Just(Doing::UserRecovers),
+        8 => (0..2u8, 0..2u8).prop_map(|(command, output)| Activity::Run { command, output }),
+        6 => (0..2u8, 0..2u8).prop_map(|(url, detail)| Activity::Fail { url, detail }),
+        3 => (0..2u8, 0..2u8).prop_map(|(call, detail)| Activity::Misuse { call, detail }),
+        4 => (0..2u8).prop_map(Activity::Message),
+        4 => Just(Activity::Condense),
+        1 => Just(Activity::Wait),
+        1 => (0..2u8).prop_map(Activity::StillRunning),
+        2 => Just(Activity::StateChange),
+        1 => Just(Activity::UserMessage),
+        1 => Just(Activity::UserRecovers),
     ]
 }
 
-/// A log that is written turn by turn. Ids, thoughts and pids never repeat in it.
+/// A log. Its ids, thoughts and pids never repeat.
 #[derive(Default)]
 struct Log {
     events: Vec<Event>,
     detector: StuckDetector,
-    /// How many of the events the detector has seen.
+    /// Number of events that the detector has received.
     seen: usize,
 }
 
@@ -56,7 +56,7 @@ impl Log {
         id
     }
 
-    fn answer(&mut self, cause: EventId, observation: Observation) {
+    fn observe(&mut self, cause: EventId, observation: Observation) {
         self.append(EventSource::Agent, observation);
         self.events.last_mut().unwrap().cause = Some(cause);
     }
@@ -71,8 +71,12 @@ impl Log {
             kernel_init_code: String::new(),
         };
         let id = self.append(EventSource::Agent, Action::from(cell));
-        let place = "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /bin/python]";
-        self.answer(id, Observation::new(format!("{output}{place}"), RunIpythonObservation::default()));
+        let kernel_info =
+            "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /bin/python]";
+        self.observe(
+            id,
+            Observation::new(format!("{output}{kernel_info}"), RunIpythonObservation::default()),
+        );
         id
     }
 
@@ -83,22 +87,22 @@ impl Log {
         let id = self.append(EventSource::Agent, Action::from(run));
         let metadata =
             CommandMetadata { exit_code, pid: i64::try_from(unique).unwrap(), ..Default::default() };
-        self.answer(id, Observation::new(output, RunObservation { metadata, ..Default::default() }));
+        self.observe(id, Observation::new(output, RunObservation { metadata, ..Default::default() }));
         id
     }
 
-    /// The event with which the turn began.
-    fn take(&mut self, doing: Doing) -> EventId {
-        match doing {
-            Doing::Run { command, output } => self.run(&format!("c{command}"), 0, &format!("o{output}")),
-            Doing::Fail { url, detail } => {
+    /// Appends the events of an activity. Returns the first one.
+    fn perform(&mut self, activity: Activity) -> EventId {
+        match activity {
+            Activity::Run { command, output } => self.run(&format!("c{command}"), 0, &format!("o{output}")),
+            Activity::Fail { url, detail } => {
                 let thought = format!("thought {}", self.events.len());
                 let action = BrowseAction { url: format!("u{url}"), thought, ..Default::default() };
                 let id = self.append(EventSource::Agent, Action::from(action));
-                self.answer(id, Observation::error(format!("e{detail}"), "ID"));
+                self.observe(id, Observation::error(format!("e{detail}"), "ID"));
                 id
             }
-            Doing::Misuse { call, detail } => {
+            Activity::Misuse { call, detail } => {
                 let error = Observation::error(format!("missing field {detail}"), "AGENT$MALFORMED_CALL");
                 let id = self.append(EventSource::Agent, error);
                 let tool_call_id = format!("call {}", id.0);
@@ -112,51 +116,56 @@ impl Log {
                 });
                 id
             }
-            Doing::Say(what) => {
+            Activity::Message(what) => {
                 let message = MessageAction { content: format!("m{what}"), ..Default::default() };
                 self.append(EventSource::Agent, Action::from(message))
             }
-            Doing::Condense => {
+            Activity::Condense => {
                 let forgotten = Some(self.events.len() as i64);
                 let action = CondensationAction { forgotten_events_end_id: forgotten, ..Default::default() };
                 self.append(EventSource::Agent, Action::from(action))
             }
-            Doing::Wait => self.run("", 0, "the same"),
-            Doing::StillRuns(command) => self.run(&format!("c{command}"), -1, "the same"),
-            Doing::StateChange => {
+            Activity::Wait => self.run("", 0, "the same"),
+            Activity::StillRunning(command) => self.run(&format!("c{command}"), -1, "the same"),
+            Activity::StateChange => {
                 let changed =
                     AgentStateChangedObservation { agent_state: AgentState::Running, reason: String::new() };
                 self.append(EventSource::Environment, Observation::without_content(changed))
             }
-            Doing::UserSays => self.append(EventSource::User, Action::from(MessageAction::default())),
-            Doing::UserRecovers => {
+            Activity::UserMessage => self.append(EventSource::User, Action::from(MessageAction::default())),
+            Activity::UserRecovers => {
                 self.append(EventSource::User, Action::from(LoopRecoveryAction::default()))
             }
         }
     }
 
-    fn found(&mut self) -> Option<AgentLoop> {
+    fn detect(&mut self) -> Option<AgentLoop> {
         self.events[self.seen..].iter().for_each(|event| self.detector.apply(event));
         self.seen = self.events.len();
         self.detector.detected_loop()
     }
 }
 
-type Case<'a> = (LoopKind, usize, &'a dyn Fn(&[&(EventId, Doing)]) -> bool);
+type Case<'a> = (LoopKind, usize, &'a dyn Fn(&[&(EventId, Activity)]) -> bool);
 
-/// The five cases as the issue words them, on a whole history.
-fn by_the_words(history: &[(EventId, Doing)]) -> Option<AgentLoop> {
-    let breaks = |doing: &Doing| {
-        matches!(doing, Doing::Wait | Doing::StillRuns(_) | Doing::UserSays | Doing::UserRecovers)
+/// Specification of the five patterns on a whole history.
+fn expected_loop(history: &[(EventId, Activity)]) -> Option<AgentLoop> {
+    let breaks = |activity: &Activity| {
+        matches!(
+            activity,
+            Activity::Wait | Activity::StillRunning(_) | Activity::UserMessage | Activity::UserRecovers
+        )
     };
-    let begin = history.iter().rposition(|(_, doing)| breaks(doing)).map_or(0, |at| at + 1);
-    let counted: Vec<_> = history[begin..].iter().filter(|(_, doing)| *doing != Doing::StateChange).collect();
+    let start = history.iter().rposition(|(_, activity)| breaks(activity)).map_or(0, |at| at + 1);
+    let counted: Vec<_> =
+        history[start..].iter().filter(|(_, activity)| *activity != Activity::StateChange).collect();
     let last = |count: usize| counted.len().checked_sub(count).map(|from| &counted[from..]);
-    let is_step =
-        |doing: Doing| matches!(doing, Doing::Run { .. } | Doing::Fail { .. } | Doing::Misuse { .. });
-    let error_of = |doing: Doing| match doing {
-        Doing::Fail { url, .. } => Some((0, url)),
-        Doing::Misuse { call, .. } => Some((1, call)),
+    let is_step = |activity: Activity| {
+        matches!(activity, Activity::Run { .. } | Activity::Fail { .. } | Activity::Misuse { .. })
+    };
+    let error = |activity: Activity| match activity {
+        Activity::Fail { url, .. } => Some((0, url)),
+        Activity::Misuse { call, .. } => Some((1, call)),
         _ => None,
     };
     let cases: [Case<'_>; 5] = [
@@ -164,20 +173,19 @@ fn by_the_words(history: &[(EventId, Doing)]) -> Option<AgentLoop> {
             is_step(turns[0].1) && turns.iter().all(|turn| turn.1 == turns[0].1)
         }),
         (LoopKind::SameError, 3, &|turns| {
-            error_of(turns[0].1).is_some()
-                && turns.iter().all(|turn| error_of(turn.1) == error_of(turns[0].1))
+            error(turns[0].1).is_some() && turns.iter().all(|turn| error(turn.1) == error(turns[0].1))
         }),
         (LoopKind::Monologue, 3, &|turns| {
-            matches!(turns[0].1, Doing::Say(_)) && turns.iter().all(|turn| turn.1 == turns[0].1)
+            matches!(turns[0].1, Activity::Message(_)) && turns.iter().all(|turn| turn.1 == turns[0].1)
         }),
         (LoopKind::Alternating, 6, &|turns| {
             let (a, b) = (turns[0].1, turns[1].1);
             a != b && turns.chunks(2).all(|pair| (pair[0].1, pair[1].1) == (a, b))
         }),
-        (LoopKind::Condensations, 10, &|turns| turns.iter().all(|turn| turn.1 == Doing::Condense)),
+        (LoopKind::Condensations, 10, &|turns| turns.iter().all(|turn| turn.1 == Activity::Condense)),
     ];
-    cases.into_iter().find_map(|(kind, count, is_it)| {
-        let turns = last(count).filter(|turns| is_it(turns))?;
+    cases.into_iter().find_map(|(kind, count, matches)| {
+        let turns = last(count).filter(|turns| matches(turns))?;
         Some(AgentLoop { kind, since: turns[0].0 })
     })
 }
@@ -186,47 +194,47 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn bounded_detector_finds_what_the_whole_history_shows(doings in prop::collection::vec(doing(), 0..60)) {
+    fn bounded_detector_finds_what_the_whole_history_shows(activities in prop::collection::vec(activity(), 0..60)) {
         let mut log = Log::default();
         let mut history = Vec::new();
-        for doing in doings {
-            history.push((log.take(doing), doing));
-            prop_assert_eq!(log.found(), by_the_words(&history));
+        for activity in activities {
+            history.push((log.perform(activity), activity));
+            prop_assert_eq!(log.detect(), expected_loop(&history));
             prop_assert!(log.detector.recent.len() <= MAX_PATTERN_LENGTH);
         }
     }
 
     #[test]
     fn loop_is_found_from_its_first_event(
-        doings in prop::collection::vec(doing(), 0..30),
+        activities in prop::collection::vec(activity(), 0..30),
         (pattern, times, kind) in prop_oneof![
-            Just((vec![Doing::Run { command: 7, output: 7 }], 4, LoopKind::SameOutcome)),
-            Just((vec![Doing::Fail { url: 7, detail: 7 }], 3, LoopKind::SameError)),
-            Just((vec![Doing::Say(7)], 3, LoopKind::Monologue)),
-            Just((vec![Doing::Run { command: 7, output: 7 }, Doing::Say(8)], 3, LoopKind::Alternating)),
+            Just((vec![Activity::Run { command: 7, output: 7 }], 4, LoopKind::SameOutcome)),
+            Just((vec![Activity::Fail { url: 7, detail: 7 }], 3, LoopKind::SameError)),
+            Just((vec![Activity::Message(7)], 3, LoopKind::Monologue)),
+            Just((vec![Activity::Run { command: 7, output: 7 }, Activity::Message(8)], 3, LoopKind::Alternating)),
         ],
     ) {
         let mut log = Log::default();
-        for doing in doings {
-            log.take(doing);
+        for activity in activities {
+            log.perform(activity);
         }
         let since = EventId(log.events.len() as u64);
         for _ in 0..times {
-            for doing in &pattern {
-                log.take(*doing);
+            for activity in &pattern {
+                log.perform(*activity);
             }
         }
-        prop_assert_eq!(log.found(), Some(AgentLoop { kind, since }));
-        log.take(Doing::UserSays);
-        prop_assert_eq!(log.found(), None);
+        prop_assert_eq!(log.detect(), Some(AgentLoop { kind, since }));
+        log.perform(Activity::UserMessage);
+        prop_assert_eq!(log.detect(), None);
     }
 
     #[test]
-    fn waiting_is_no_loop(waits in prop::collection::vec(prop_oneof![Just(Doing::Wait), Just(Doing::StillRuns(0))], 0..50)) {
+    fn waiting_is_no_loop(waits in prop::collection::vec(prop_oneof![Just(Activity::Wait), Just(Activity::StillRunning(0))], 0..50)) {
         let mut log = Log::default();
         for wait in waits {
-            log.take(wait);
-            prop_assert_eq!(log.found(), None);
+            log.perform(wait);
+            prop_assert_eq!(log.detect(), None);
         }
     }
 
@@ -235,7 +243,7 @@ proptest! {
         let mut log = Log::default();
         for (at, output) in outputs.iter().enumerate() {
             log.run("make test", 1, &format!("{at}: {output}"));
-            prop_assert_eq!(log.found(), None);
+            prop_assert_eq!(log.detect(), None);
         }
     }
 }
@@ -256,15 +264,15 @@ fn failing_cell_is_a_loop_whatever_its_number() {
     for traceback in tracebacks {
         let mut log = Log::default();
         for number in 8..12 {
-            assert_eq!(log.found(), None);
+            assert_eq!(log.detect(), None);
             log.cell("1/0", &traceback(number));
         }
-        assert_eq!(log.found(), Some(AgentLoop { kind: LoopKind::SameOutcome, since: EventId(0) }));
+        assert_eq!(log.detect(), Some(AgentLoop { kind: LoopKind::SameOutcome, since: EventId(0) }));
     }
     let mut log = Log::default();
     for number in 0..6 {
         log.cell("step()", &format!("done In[{number}]"));
-        assert_eq!(log.found(), None, "output of the cell's own");
+        assert_eq!(log.detect(), None, "output of the cell's own");
     }
 }
 
@@ -276,20 +284,20 @@ fn same_syntax_error_three_times_is_a_loop() {
     for kind in ["SyntaxError", "IndentationError", "TabError"] {
         let mut log = Log::default();
         for cell in 1..4 {
-            assert_eq!(log.found(), None);
+            assert_eq!(log.detect(), None);
             log.cell("x = (", &error(cell, 1, kind));
         }
-        assert_eq!(log.found(), Some(AgentLoop { kind: LoopKind::SameError, since: EventId(0) }));
+        assert_eq!(log.detect(), Some(AgentLoop { kind: LoopKind::SameError, since: EventId(0) }));
         let mut changing = Log::default();
         for cell in 1..9 {
             changing.cell("import generated", &error(cell, cell, kind));
-            assert_eq!(changing.found(), None);
+            assert_eq!(changing.detect(), None);
         }
     }
     let mut log = Log::default();
     for cell in 1..4 {
         log.cell("print(e)", &(error(cell, 1, "SyntaxError") + "and more output"));
-        assert_eq!(log.found(), None, "no error");
+        assert_eq!(log.detect(), None, "no error");
     }
 }
 
@@ -297,11 +305,11 @@ fn same_syntax_error_three_times_is_a_loop() {
 fn repeated_thought_is_a_loop() {
     let mut log = Log::default();
     for thought in ["a", "b", "b", "b", "b"] {
-        assert_eq!(log.found(), None);
+        assert_eq!(log.detect(), None);
         let id = log.append(EventSource::Agent, Action::from(ThinkAction { thought: thought.into() }));
-        log.answer(id, Observation::without_content(protocol::observation::ThinkObservation {}));
+        log.observe(id, Observation::without_content(protocol::observation::ThinkObservation {}));
     }
-    assert_eq!(log.found(), Some(AgentLoop { kind: LoopKind::SameOutcome, since: EventId(2) }));
+    assert_eq!(log.detect(), Some(AgentLoop { kind: LoopKind::SameOutcome, since: EventId(2) }));
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl Task {
 
     /// Returns the step runner of the agent that takes an action.
     pub(super) fn step_runner_for(&self, action: EventId) -> StepRunner {
-        let pending = self.state.pending().find(|(_, pending)| pending.action == action);
+        let pending = self.state.find_pending(action);
         step_runner(&self.state, &self.step_runner, pending.and_then(|(agent, _)| agent))
     }
 }

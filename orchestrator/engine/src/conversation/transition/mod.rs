@@ -108,14 +108,12 @@ impl Transition {
                 }
             }
             InputKind::ActionDone { action, observation } => {
-                let agent = self.state.pending().find(|(_, pending)| pending.action == action);
-                if let Some((agent, _)) = agent {
+                if let Some((agent, _)) = self.state.find_pending(action) {
                     self.on_action_done(agent, *observation);
                 }
             }
             InputKind::DraftDone { action, result } => {
-                let agent = self.state.pending().find(|(_, pending)| pending.action == action);
-                if let Some((agent, _)) = agent {
+                if let Some((agent, _)) = self.state.find_pending(action) {
                     self.on_draft_done(agent, action, result);
                 }
             }
@@ -286,7 +284,7 @@ impl Transition {
     }
 
     fn end_pending(&mut self, agent: AgentId, observation: Observation) {
-        if let Some(pending) = self.state.run(agent).and_then(|run| run.pending.clone()) {
+        if let Some(pending) = self.state.pending_action(agent).cloned() {
             self.append_outcome(agent, pending.action, pending.tool_call_metadata, observation);
         }
     }

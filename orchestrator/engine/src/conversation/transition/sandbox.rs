@@ -61,7 +61,7 @@ impl Transition {
     }
 
     pub(super) fn on_action_done(&mut self, agent: AgentId, observation: Observation) {
-        let completed = self.state.run(agent).and_then(|run| run.pending.clone());
+        let completed = self.state.pending_action(agent).cloned();
         self.end_pending(agent, observation.clone());
         if self.state.agent_state != AgentState::Loading {
             return;
@@ -86,7 +86,7 @@ impl Transition {
     /// Records the cost of a draft. Its edit is performed in its place, unless there is none or the user has stopped it.
     pub(super) fn on_draft_done(&mut self, agent: AgentId, action: EventId, result: DraftResult) {
         let DraftResult { call, edit } = result;
-        let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
+        let pending = self.state.pending_action(agent);
         let is_stopped = pending.is_some_and(|pending| pending.is_stopped);
         let (edit, refusal) = match edit {
             Ok(_) if is_stopped => (None, Some(STOPPED.into())),
@@ -156,7 +156,7 @@ impl Transition {
     /// Ends all actions of the sandbox, and holds the agents until the next sandbox is set up.
     fn end_sandbox_actions(&mut self, detail: &str) {
         for agent in self.agents_with_pending(PendingAction::is_for_sandbox) {
-            let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
+            let pending = self.state.pending_action(agent);
             let is_started =
                 !pending.is_some_and(|pending| pending.awaits_confirmation || pending.is_draft());
             let observation = if is_started { interrupted(detail) } else { not_performed(detail) };

@@ -56,8 +56,7 @@ impl Transition {
     pub(super) fn disconnect(&mut self) {
         let mut actions = std::mem::take(&mut self.state.schedule.actions);
         actions.retain(|action, _| {
-            let pending = self.state.pending().find(|(_, pending)| pending.action == *action);
-            pending.is_some_and(|(_, pending)| !pending.is_for_sandbox())
+            self.state.find_pending(*action).is_some_and(|(_, pending)| !pending.is_for_sandbox())
         });
         self.state.schedule.actions = actions;
         self.state.schedule.sandbox = SandboxConnection::Absent;
@@ -73,8 +72,9 @@ impl Transition {
             self.abandoned.extend(work.is_started.then_some(Effect::AbandonStep { agent }));
         }
         schedule.actions.retain(|action, work| {
-            let pending = self.state.pending().find(|(_, pending)| pending.action == *action);
-            pending.is_some_and(|(_, pending)| work.is_started || self.state.is_performing(pending))
+            self.state
+                .find_pending(*action)
+                .is_some_and(|(_, pending)| work.is_started || self.state.is_performing(pending))
         });
         self.state.schedule = schedule;
         if self.state.title.is_some() || self.state.is_title_too_expensive() {

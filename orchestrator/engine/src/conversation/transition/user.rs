@@ -110,7 +110,7 @@ impl Transition {
 
     pub(super) fn confirm(&mut self, action: Option<EventId>, and_similar: bool) {
         if let Some(agent) = self.agent_awaiting_confirmation(action) {
-            let pending = self.state.run(agent).and_then(|run| run.pending.as_ref());
+            let pending = self.state.pending_action(agent);
             if let Some(approval) =
                 pending.filter(|_| and_similar).and_then(|pending| approval(&pending.to_action()))
             {
@@ -146,7 +146,7 @@ impl Transition {
 
     /// Cancels a pending action that is in flight, whose terminal event still arrives. Ends any other.
     fn stop_pending(&mut self, agent: AgentId) {
-        let Some(pending) = self.state.run(agent).and_then(|run| run.pending.as_ref()) else { return };
+        let Some(pending) = self.state.pending_action(agent) else { return };
         let action = pending.action;
         if !pending.is_for_sandbox() {
             self.cancel(action);
