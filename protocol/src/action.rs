@@ -90,7 +90,7 @@ pub enum FileImplementation {
 pub struct NullAction {}
 
 /// The agent's initial prompt and tools.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SystemAction {
     /// The system prompt.
     pub content: String,

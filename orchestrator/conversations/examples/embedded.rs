@@ -90,7 +90,7 @@ impl Agent for Greeter {
     }
 
     fn system(&self) -> SystemAction {
-        SystemAction { content: String::new(), tools: None, openhands_version: None, agent_class: None }
+        SystemAction::default()
     }
 
     async fn step(

@@ -50,12 +50,7 @@ mod tests {
         let at = protocol::Timestamp::try_from("2025-10-03T12:34:56".to_owned()).unwrap();
         let system = |id, source, delegation, tools: &[&str]| {
             let tools = tools.iter().map(|tool| serde_json::json!(tool)).collect();
-            let system = protocol::action::SystemAction {
-                content: String::new(),
-                tools: Some(tools),
-                openhands_version: None,
-                agent_class: None,
-            };
+            let system = protocol::action::SystemAction { tools: Some(tools), ..Default::default() };
             let mut event = Event::new(EventId(id), at.clone(), source, Action::from(system));
             event.delegation = delegation;
             event

@@ -124,9 +124,8 @@ mod tests {
 
     #[tokio::test]
     async fn conversation_has_one_title_whose_cost_counts() {
-        let system =
-            SystemAction { content: "x".into(), tools: None, openhands_version: None, agent_class: None };
-        let start = ConversationStart { started: ConversationStarted::default(), system };
+        let (started, system) = (ConversationStarted::default(), SystemAction::default());
+        let start = ConversationStart { started, system };
         let start = InputKind::Start(Box::new(start));
         let (mut state, _) = transition(State::default(), Input { at: clock::now(), kind: start });
         let agent_state = state.agent_state;

@@ -115,13 +115,7 @@ pub fn announce(view: &View, offer: &ToolOffer) -> Vec<EventBody> {
     let mut events = Vec::new();
     if view.offered_tools() != offer.tools {
         let tools = offer.tools.iter().map(Tool::to_openai).collect();
-        let system = SystemAction {
-            content: String::new(),
-            tools: Some(tools),
-            openhands_version: None,
-            agent_class: None,
-        };
-        events.push(Action::from(system).into());
+        events.push(Action::from(SystemAction { tools: Some(tools), ..Default::default() }).into());
     }
     let failures = offer.failures.iter().map(|ToolServerFailure { server, reason }| {
         Observation::error(format!("the MCP server {server}: {reason}"), SERVER_FAILED)

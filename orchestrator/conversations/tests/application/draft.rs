@@ -7,7 +7,7 @@ use conversations::{ConversationParts, FollowOptions};
 use engine::agent::{Agent, AgentStep, TeamMember};
 use engine::conversation::NOT_PERFORMED;
 use engine::llm::{Llm, LlmError, LlmProgress};
-use engine::testing::{ScriptedProvider, ScriptedResult};
+use engine::testing::{HangingLlm, ScriptedProvider, ScriptedResult};
 use engine::view::View;
 use protocol::action::{EditAction, EditCommand, FileImplementation, SystemAction};
 use protocol::observation::{EditObservation, ReadObservation};
@@ -15,7 +15,7 @@ use protocol::sandbox_api::SandboxAction;
 use protocol::{Action, AgentState, Event, EventBody, Observation, ObservationKind};
 use tokio::sync::Notify;
 
-use super::{HangingLlm, conversations, start_with, until};
+use super::{conversations, start_with, until};
 
 /// Drafts an edit of the same file in each step.
 struct DraftingAgent;
@@ -27,7 +27,7 @@ impl Agent for DraftingAgent {
     }
 
     fn system(&self) -> SystemAction {
-        SystemAction { content: String::new(), tools: None, openhands_version: None, agent_class: None }
+        SystemAction::default()
     }
 
     async fn step(

@@ -11,20 +11,17 @@ mod title;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use conversations::{
     CloseReason, ConversationFilter, ConversationParts, ConversationSelector, ConversationStatus,
     ConversationUpdate, Conversations, ConversationsError, DeleteMode, FollowOptions, Follower, HostError,
     InitialTask, NewConversation, NoWorkspaces, ProcessLocks, ResumeRequest, RunOutcome,
 };
-use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, AgentState, ConversationId, EventBody, EventId, EventSource};
-use tokio::sync::Notify;
 
 fn conversations() -> Conversations {
     let store = Arc::new(MemoryStore::default());
@@ -50,33 +47,6 @@ async fn start_with(
     };
     conversations.start(conversations.create(id.clone()).await.unwrap(), new).await.unwrap();
     id
-}
-
-/// A model that never responds.
-#[derive(Default)]
-struct HangingLlm {
-    /// Notified by each call.
-    called: Notify,
-}
-
-#[async_trait]
-impl Llm for HangingLlm {
-    fn model(&self) -> &str {
-        "hanging"
-    }
-
-    fn max_cost(&self, _: u64) -> f64 {
-        0.0
-    }
-
-    async fn complete(
-        &self,
-        _: &LlmRequest,
-        _: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Completion, LlmError> {
-        self.called.notify_one();
-        std::future::pending().await
-    }
 }
 
 /// Follows a conversation until it waits for the user. Returns the agent's answer.

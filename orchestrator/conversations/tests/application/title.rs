@@ -6,12 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use conversations::{CloseReason, ConversationParts, Conversations, FollowOptions, Follower, ResumeRequest};
 use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
-use engine::testing::UnusedLlm;
+use engine::testing::{HangingLlm, UnusedLlm};
 use protocol::ConversationId;
 use protocol::risk::ConfirmationPolicy;
 use tokio::time::timeout;
 
-use super::{HangingLlm, conversations, embedded, follow, start_with};
+use super::{conversations, embedded, follow, start_with};
 
 /// Fails each call, so that the title is the first line of the message.
 struct FailingLlm;

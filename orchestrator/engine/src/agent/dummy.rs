@@ -29,12 +29,7 @@ impl Agent for DummyAgent {
     }
 
     fn system(&self) -> SystemAction {
-        SystemAction {
-            content: String::new(),
-            tools: None,
-            openhands_version: None,
-            agent_class: Some(self.name().to_owned()),
-        }
+        SystemAction { agent_class: Some(self.name().to_owned()), ..Default::default() }
     }
 
     async fn step(

@@ -1,9 +1,11 @@
 //! Fakes of the engine's traits for tests of all crates. They behave like real ones, with scripted content.
 
+mod hanging_llm;
 mod memory_store;
 mod scripted_sandbox;
 mod unused_llm;
 
+pub use hanging_llm::HangingLlm;
 pub use memory_store::MemoryStore;
 pub use scripted_sandbox::{ScriptedProvider, ScriptedResult, ScriptedSandbox};
 pub use unused_llm::UnusedLlm;

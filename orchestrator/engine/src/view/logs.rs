@@ -23,8 +23,7 @@ impl LogBuilder {
     /// Starts with a prompt and a task.
     pub(crate) fn with_task() -> Self {
         let mut log = Self::default();
-        let content = "the prompt".into();
-        let system = SystemAction { content, tools: None, openhands_version: None, agent_class: None };
+        let system = SystemAction { content: "the prompt".into(), ..Default::default() };
         log.push(EventSource::Agent, Action::from(system));
         log.user_message("the task");
         log

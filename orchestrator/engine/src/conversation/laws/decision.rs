@@ -103,7 +103,7 @@ pub(super) fn delegate_step(metadata: ToolCallMetadata, call: Option<ModelCall>)
 }
 
 pub(super) fn system() -> SystemAction {
-    SystemAction { content: "prompt".into(), tools: None, openhands_version: None, agent_class: None }
+    SystemAction { content: "prompt".into(), ..Default::default() }
 }
 
 fn failure(kind: LlmErrorKind) -> LlmError {

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use crate::agent::{Agent, AgentStep, TeamMember};
 use crate::condenser::Noop;
 use crate::conversation::{Conversation, EngineParts};
-use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
+use crate::llm::{Llm, LlmError, LlmProgress};
 use crate::sandbox::SandboxSpec;
-use crate::testing::{MemoryStore, ScriptedProvider, ScriptedResult, UnusedLlm};
+use crate::testing::{HangingLlm, MemoryStore, ScriptedProvider, ScriptedResult, UnusedLlm};
 use crate::view::View;
 
 /// An agent that panics at its first step.
@@ -27,7 +27,7 @@ impl Agent for UnusedAgent {
     }
 
     fn system(&self) -> SystemAction {
-        SystemAction { content: String::new(), tools: None, openhands_version: None, agent_class: None }
+        SystemAction::default()
     }
 
     async fn step(
@@ -40,30 +40,11 @@ impl Agent for UnusedAgent {
     }
 }
 
-/// Agent that finishes at its first step, and model that never responds, with this maximum cost.
-struct Finishing(f64);
+/// An agent that finishes at its first step.
+struct FinishingAgent;
 
 #[async_trait]
-impl Llm for Finishing {
-    fn model(&self) -> &str {
-        "finishing"
-    }
-
-    fn max_cost(&self, _: u64) -> f64 {
-        self.0
-    }
-
-    async fn complete(
-        &self,
-        _: &LlmRequest,
-        _: &(dyn Fn(LlmProgress) + Send + Sync),
-    ) -> Result<Completion, LlmError> {
-        std::future::pending().await
-    }
-}
-
-#[async_trait]
-impl Agent for Finishing {
+impl Agent for FinishingAgent {
     fn name(&self) -> &str {
         "finishing"
     }
@@ -80,6 +61,10 @@ impl Agent for Finishing {
     ) -> Result<AgentStep, LlmError> {
         Ok(AgentStep::new(Action::from(FinishAction::default())))
     }
+}
+
+fn hanging(max_cost: f64) -> Arc<dyn Llm> {
+    Arc::new(HangingLlm { max_cost, ..Default::default() })
 }
 
 fn id() -> ConversationId {
@@ -118,10 +103,10 @@ fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) 
 #[tokio::test(start_paused = true)]
 async fn step_does_not_wait_for_a_title() {
     let provider = ScriptedProvider::new(|request| panic!("{request:?}"));
-    let parts = parts(&provider, Arc::new(Finishing(0.0)), Arc::new(Finishing(f64::INFINITY)));
+    let parts = parts(&provider, Arc::new(FinishingAgent), hanging(f64::INFINITY));
     let started = ConversationStarted { max_budget: Some(1.0), ..started() };
     let conversation = Conversation::start(parts, id(), started).await.unwrap();
-    conversation.request_title(Arc::new(Finishing(0.9)), "work".into()).unwrap();
+    conversation.request_title(hanging(0.9), "work".into()).unwrap();
     conversation.send_message(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
     let finished = conversation.wait_for(|state| state.agent_state == AgentState::Finished);
     let state = tokio::time::timeout(Duration::from_secs(3600), finished).await.unwrap();
