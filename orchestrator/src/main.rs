@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     match run(arguments) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            cli::print::problem(&format!("{error:#}"));
+            cli::print::error(&format!("{error:#}"));
             exit::of_error(&error).into()
         }
     }

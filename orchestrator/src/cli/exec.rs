@@ -63,7 +63,7 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
         });
     let exit = ended.await?.unwrap_or(Exit::Interrupted);
     if exit == Exit::Interrupted {
-        print::problem(INTERRUPTED_COMMAND);
+        print::error(INTERRUPTED_COMMAND);
     }
     Ok(exit)
 }
@@ -81,7 +81,7 @@ async fn print_observation(
     let (mut observation, is_interrupted) = match in_fresh_sandbox(config, state_dir, spec, command).await? {
         CommandResult::Done(observation) => (observation, false),
         CommandResult::Interrupted(observation) => {
-            print::problem(INTERRUPTED_COMMAND);
+            print::error(INTERRUPTED_COMMAND);
             let Some(observation) = observation else { return Ok(Exit::Interrupted) };
             (observation, true)
         }

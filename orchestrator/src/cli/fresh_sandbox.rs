@@ -1,8 +1,9 @@
 //! Runs commands in a sandbox that is removed afterwards.
 
 use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
 
-use engine::sandbox::{Sandbox, SandboxSpec};
+use engine::sandbox::{Sandbox, SandboxProvider, SandboxSpec};
 use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, EventId, Observation};
@@ -50,26 +51,15 @@ pub(super) async fn with_fresh_sandbox<T>(
     config: &Config,
     state_dir: &StateDir,
     spec: SandboxSpec,
-    progress: Output,
+    output: Output,
     work: impl AsyncFnOnce(&dyn Sandbox, &mut Interrupts) -> anyhow::Result<T>,
 ) -> anyhow::Result<Option<T>> {
     let mut interrupts = Interrupts::listen()?;
     let _lock = state_dir.lock(&spec.conversation)?;
     let provider = compose::guarded_provider(config, state_dir, &compose::redactor(config)?)?;
     let sweep = compose::sweep(&provider, config, state_dir);
-    let screen = std::sync::Mutex::new(Screen::new(progress));
-    let on_progress = |progress| {
-        screen.lock().unwrap_or_else(std::sync::PoisonError::into_inner).start(&progress);
-    };
-    let created = tokio::select! {
-        created = provider.create(&spec, &on_progress) => created,
-        () = interrupts.next() => {
-            provider.wait_for_cleanup().await;
-            return Ok(None);
-        }
-    };
-    let sandbox = created?;
-    drop(screen);
+    let created = create_unless_interrupted(provider.as_ref(), &spec, output, &mut interrupts);
+    let Some(sandbox) = created.await? else { return Ok(None) };
     let result = work(sandbox.as_ref(), &mut interrupts).await;
     let sandbox_id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
@@ -78,6 +68,24 @@ pub(super) async fn with_fresh_sandbox<T>(
     }
     sweep.finish().await;
     result.map(Some)
+}
+
+/// Creates a sandbox and shows the progress. `None` if it was interrupted, after which nothing of the sandbox remains.
+pub(super) async fn create_unless_interrupted(
+    provider: &dyn SandboxProvider,
+    spec: &SandboxSpec,
+    output: Output,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<Option<Box<dyn Sandbox>>> {
+    let screen = Mutex::new(Screen::new(output));
+    let on_progress = |progress| screen.lock().unwrap_or_else(PoisonError::into_inner).show_start(&progress);
+    tokio::select! {
+        created = provider.create(spec, &on_progress) => Ok(Some(created?)),
+        () = interrupts.next() => {
+            provider.wait_for_cleanup().await;
+            Ok(None)
+        }
+    }
 }
 
 /// Executes a command. The first interrupt cancels it and waits for its observation. The second returns immediately, because

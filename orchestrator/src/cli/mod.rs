@@ -281,6 +281,14 @@ async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     Ok((config, state_dir))
 }
 
+/// Prints the isolation and the limits of local sandboxes.
+async fn print_isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
+    if let Some((isolation, bounds)) = compose::isolation(config, state_dir).await? {
+        print::note(&format!("isolation: {isolation}\nbounded: {bounds}\n"));
+    }
+    Ok(())
+}
+
 fn warn_of_runtime(config: &Config, overrides: &Overrides) {
     match config.runtime {
         Runtime::Local if config.sandbox.unsafe_local => {

@@ -74,7 +74,7 @@ pub(super) fn note(text: &str) {
 }
 
 /// One line on what went wrong. It may quote a provider or a sandbox.
-pub(crate) fn problem(text: &str) {
+pub(crate) fn error(text: &str) {
     note(&format!("glovebox: {}\n", for_terminal(text.trim_end())));
 }
 

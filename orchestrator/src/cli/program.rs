@@ -43,7 +43,7 @@ pub(super) async fn run(
             match exit {
                 Ok(_) if let Some(exit) = output.write_status.failure() => exit,
                 Err(error @ SandboxError::NoProgram { exists, .. }) => {
-                    print::problem(&error.to_string());
+                    print::error(&error.to_string());
                     Ok(Exit::OfCommand(if exists { NOT_EXECUTABLE } else { PROGRAM_NOT_FOUND }))
                 }
                 exit => exit_of(exit?, &output),

@@ -87,9 +87,9 @@ impl Screen {
                 let text = self.transcript.output(action, &bytes);
                 self.show(&text);
             }
-            LiveUpdate::OutputGap { action, .. } => self.gap(Some(action)),
-            LiveUpdate::Start(progress) => self.start(&progress),
-            LiveUpdate::Model { agent, progress: LlmProgress::Text(piece) } => {
+            Live::OutputGap { action, .. } => self.gap(Some(action)),
+            Live::Start(progress) => self.show_start(&progress),
+            Live::Model { agent, progress: LlmProgress::Text(piece) } => {
                 // Only where someone watches; of several that write at once, only one.
                 if agent.is_none() && !self.status.is_hidden() {
                     let text = self.transcript.push_answer(&piece);
@@ -107,7 +107,7 @@ impl Screen {
         }
     }
 
-    pub(super) fn start(&mut self, progress: &StartProgress) {
+    pub(super) fn show_start(&mut self, progress: &StartProgress) {
         match progress {
             StartProgress::Pulling { image, received_bytes, total_bytes } => {
                 let of = total_bytes.map(|total| format!(" of {}", HumanBytes(total))).unwrap_or_default();

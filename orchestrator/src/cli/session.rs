@@ -16,7 +16,7 @@ use super::follow::{Follow, Followed};
 use super::screen::Output;
 use super::trajectory_file::{self, TrajectoryFile};
 use super::work::WorkArguments;
-use super::{decided_config, print};
+use super::{decided_config, print, print_isolation};
 use crate::compose::{self, Models, StateDir};
 use crate::config::Config;
 use crate::exit::Exit;
@@ -71,9 +71,7 @@ pub(super) async fn start(new: NewSession, config: &Config, state_dir: &StateDir
     warn_of_budget(&new.models, config, config.max_budget);
     if new.work.output() == Output::Transcript {
         introduce(&id, &started, config);
-        if let Some((isolation, bounds)) = compose::isolation(config, state_dir).await? {
-            print::note(&format!("isolation: {isolation}\nbounded: {bounds}\n"));
-        }
+        print_isolation(config, state_dir).await?;
     }
     let sweep = compose::sweep(&parts.provider, config, state_dir);
     let has_answer = new.task.has_answer();

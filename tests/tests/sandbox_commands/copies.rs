@@ -83,7 +83,7 @@ fn what_leads_out_of_a_folder_is_left_out_and_told() {
         symlink(scene.home.path(), target.join("t")).unwrap();
         scene.exec(&["sh", "-c", "mkdir t/t; echo hostile >t/t/outside"]).expect(0);
         let through = scene.run(&["cp", &scene.place("t/."), "t"]);
-        refused(&through, 1, "no folder here");
+        refused(&through, 1, "not a folder");
         assert_eq!(std::fs::read_to_string(outside).unwrap(), "untouched");
         refused(&scene.run(&["cp", &scene.place("nothing"), "."]), 2, "there is no nothing");
         refused(&scene.run(&["cp", "a", "b"]), 2, "one of the two");

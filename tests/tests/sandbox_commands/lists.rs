@@ -109,7 +109,7 @@ fn a_sandbox_is_found_at_whatever_runtime_it_is() {
         let (code, _, stderr) = run(&["exec", "nobody", "--", "true"]);
         assert!(code == Some(2) && stderr.contains("there is no sandbox nobody at "), "{stderr}");
         // Whether it is there cannot be known.
-        assert_eq!(stderr.contains("docker does not tell: "), scene.runtime == "local", "{stderr}");
+        assert_eq!(stderr.contains("docker is unknown: "), scene.runtime == "local", "{stderr}");
         let (code, used, stderr) = run(&["stats", "--json"]);
         // The runtime local cannot tell it, which is no reason not to tell of the others.
         let told = if scene.runtime == "local" { stderr } else { used };

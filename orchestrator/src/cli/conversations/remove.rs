@@ -64,7 +64,7 @@ pub(super) async fn run(
         match conversations.delete(&id, mode, &find_provider, &mut warn).await {
             Ok(()) => print::line(id.as_str())?,
             Err(error) => {
-                print::problem(&format!("cannot remove conversation {id}: {:#}", with_hint(error)));
+                print::error(&format!("cannot remove conversation {id}: {:#}", with_hint(error)));
                 exit = Exit::Failed;
             }
         }
@@ -96,7 +96,7 @@ async fn choose(
             Ok(id) if chosen.contains(&id) => {}
             Ok(id) => chosen.push(id),
             Err(error) if error.is_bad_request() => {
-                print::problem(&error.to_string());
+                print::error(&error.to_string());
                 exit = Exit::Failed;
             }
             Err(error) => return Err(error.into()),

@@ -1,52 +1,44 @@
 //! `glovebox sandbox fork`: takes a snapshot and creates a sandbox from it.
 
-use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{SandboxSpec, SnapshotPurpose};
 
-use super::create::{self, Wishes};
-use super::host::At;
-use super::hosts::Hosts;
-use super::name::Name;
-use crate::cli::{candidates, print};
+use super::arguments::SandboxChoice;
+use super::create::{self, SandboxOptions};
+use super::name::SandboxName;
+use crate::cli::print;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The new sandbox has the files of the other and nothing else of it: what runs there, what is mounted there and its
-environment are not taken over. No image stays: what was copied goes with the last sandbox that came of it.
+Copies the files of the sandbox, but not its processes, mounts and environment. The copy is removed with the last fork
+that uses it.
 Example: glovebox sandbox fork box attempt-2 --env TOKEN")]
 pub(super) struct ForkArguments {
-    /// The sandbox.
-    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
-    name: Name,
+    #[command(flatten)]
+    sandbox: SandboxChoice,
 
-    /// The new one's name; without it, it gets one.
-    new: Option<Name>,
+    /// Name of the fork. By default, a generated name.
+    new: Option<SandboxName>,
 
     #[command(flatten)]
-    wishes: Wishes,
-
-    #[command(flatten)]
-    at: At,
+    options: SandboxOptions,
 }
 
 pub(super) async fn run(arguments: ForkArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let hosts = Hosts::open(&arguments.at, overrides).await?;
-    let (host, placed) = hosts.existing(&arguments.name).await?;
-    let new = arguments.new.map_or_else(Name::fresh, Ok)?;
+    let (runtime, summary) = arguments.sandbox.find(overrides).await?;
+    let new = arguments.new.map_or_else(SandboxName::generate, Ok)?;
     // Invalid arguments are reported before the snapshot, which takes long.
-    let spec = create::spec(&host.config, &new, None, arguments.wishes)?;
-    let reserved = create::reserve(host, &new).await?;
-    let snapshots = host.provider.snapshots()?;
+    let spec = create::spec(&runtime.config, &new, None, arguments.options)?;
+    let _lock = create::reserve_name(&runtime, &new).await?;
     let purpose = SnapshotPurpose::Fork(new.conversation());
-    let image = snapshots.create_snapshot(&placed.sandbox, purpose).await?;
+    let image = runtime.provider.snapshots()?.create_snapshot(&summary.sandbox, purpose).await?;
     let spec = SandboxSpec { image: Some(image.clone()), ..spec };
-    let exit = create::create(host, &reserved, &spec).await;
+    let exit = create::create(&runtime, &new, &spec).await;
     if !matches!(exit, Ok(Exit::Finished))
-        && let Err(error) = snapshots.remove_snapshot(&image).await
+        && let Err(error) = runtime.provider.snapshots()?.remove_snapshot(&image).await
     {
-        print::warning(&format!("{error:#}; `glovebox sandbox prune` tries again"));
+        print::warning(&format!("{error:#}; `glovebox sandbox prune` retries"));
     }
     exit
 }

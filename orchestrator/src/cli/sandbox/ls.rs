@@ -5,9 +5,10 @@ use indicatif::BinaryBytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::host::{At, Host};
-use super::hosts::Hosts;
-use super::name::Name;
+use super::arguments::RuntimeChoice;
+use super::name::display_name;
+use super::runtime::SandboxRuntime;
+use super::runtimes::SandboxRuntimes;
 use crate::cli::{print, table};
 use crate::config::Overrides;
 use crate::exit::Exit;
@@ -16,55 +17,52 @@ const SHORT_ID_LENGTH: usize = 12;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without --runtime: the sandboxes of docker, local, and what the configuration names of ssh and remote. A runtime that does
-not answer is named on standard error.")]
+By default, lists the sandboxes of docker, local, and, if they are configured, ssh and remote. Warns about a runtime that
+does not respond.")]
 pub(super) struct LsArguments {
     /// Print one JSON array.
     #[arg(long)]
     json: bool,
 
-    /// List the images that `snapshot` and `fork` made instead.
+    /// List the images of `snapshot` and `fork` instead.
     #[arg(long)]
     snapshots: bool,
 
     #[command(flatten)]
-    at: At,
+    runtime: RuntimeChoice,
 }
 
 pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let hosts = Hosts::open(&arguments.at, overrides).await?;
+    let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     if arguments.snapshots {
-        return list_snapshots(hosts.first(), arguments.json).await;
+        return list_snapshots(runtimes.configured(), arguments.json).await;
     }
-    let mut all = hosts.list().await?;
-    all.sort_by_cached_key(|(_, placed)| (placed.created_at, Name::of(placed)));
+    let mut all = runtimes.list(|_| true).await?;
+    all.sort_by_cached_key(|(_, summary)| (summary.created_at, display_name(summary)));
     if arguments.json {
-        let all: Vec<Value> = all.iter().map(|(host, placed)| as_json(placed, host)).collect();
+        let all: Vec<Value> = all.iter().map(|(runtime, summary)| as_json(summary, runtime)).collect();
         print::line(&serde_json::to_string(&all)?)?;
     } else {
-        let rows: Vec<_> = all.iter().map(|(host, placed)| row(placed, host)).collect();
+        let rows: Vec<_> = all.iter().map(|(runtime, summary)| row(summary, runtime)).collect();
         table::print(["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "MADE"], &rows)?;
     }
     Ok(Exit::Finished)
 }
 
-fn as_json(placed: &SandboxSummary, host: &Host) -> Value {
+fn as_json(summary: &SandboxSummary, runtime: &SandboxRuntime) -> Value {
     json!({
-        "name": Name::of(placed),
-        "runtime": host.provider.runtime(),
-        "state": state(placed.condition),
-        "image": placed.image,
-        "created_at": placed.created_at.map(|at| at.to_string()),
-        "made": maker(placed),
-        "sandbox_id": placed.sandbox,
+        "name": display_name(summary),
+        "runtime": runtime.provider.runtime(),
+        "state": state(summary.condition),
+        "image": summary.image,
+        "created_at": summary.created_at.map(|at| at.to_string()),
+        "made": maker(summary),
+        "sandbox_id": summary.sandbox,
     })
 }
 
-async fn list_snapshots(host: &Host, json: bool) -> anyhow::Result<Exit> {
-    let mut all = match host.provider.snapshots() {
-        Ok(snapshots) => snapshots.list_snapshots().await?,
-        Err(_) => Vec::new(),
-    };
+async fn list_snapshots(runtime: &SandboxRuntime, json: bool) -> anyhow::Result<Exit> {
+    let mut all = runtime.provider.snapshots().await?;
     all.sort_by(|one, other| (one.created_at, &one.image).cmp(&(other.created_at, &other.image)));
     if json {
         let all: Vec<Value> = all.iter().map(snapshot_as_json).collect();
@@ -90,7 +88,7 @@ fn snapshot_row(Snapshot { image, fork, size_bytes, created_at }: &Snapshot) -> 
     [image_name(image).to_owned(), BinaryBytes(*size_bytes).to_string(), age_of(*created_at), made]
 }
 
-/// An image without a name is shown by the beginning of its id, as engines show it and take it.
+/// Name of an image. For an image without a name, the prefix of its id, which engines show and accept.
 pub(super) fn image_name(image: &str) -> &str {
     match image.strip_prefix("sha256:") {
         Some(digits) => digits.get(..SHORT_ID_LENGTH).unwrap_or(digits),
@@ -102,14 +100,14 @@ fn age_of(created_at: Option<Timestamp>) -> String {
     created_at.map_or_else(|| "-".into(), |at| table::age(Timestamp::now().as_second() - at.as_second()))
 }
 
-fn row(placed: &SandboxSummary, host: &Host) -> [String; 6] {
+fn row(summary: &SandboxSummary, runtime: &SandboxRuntime) -> [String; 6] {
     [
-        Name::of(placed),
-        host.provider.runtime().to_owned(),
-        state(placed.condition).to_owned(),
-        placed.image.as_deref().map_or("-", image_name).to_owned(),
-        age_of(placed.created_at),
-        maker(placed).to_owned(),
+        display_name(summary),
+        runtime.provider.runtime().to_owned(),
+        state(summary.condition).to_owned(),
+        summary.image.as_deref().map_or("-", image_name).to_owned(),
+        age_of(summary.created_at),
+        maker(summary).to_owned(),
     ]
 }
 
@@ -121,8 +119,8 @@ fn state(condition: SandboxState) -> &'static str {
     }
 }
 
-fn maker(placed: &SandboxSummary) -> &'static str {
-    match (placed.lifetime, &placed.conversation) {
+fn maker(summary: &SandboxSummary) -> &'static str {
+    match (summary.lifetime, &summary.conversation) {
         (Lifetime::UntilRemoved, _) => "by hand",
         (Lifetime::Conversation, Some(_)) => "for a conversation",
         (Lifetime::Conversation, None) => "ahead",

@@ -1,11 +1,10 @@
-//! `glovebox sandbox`: sandboxes made by hand, and a way into all that there are. One file a command.
+//! `glovebox sandbox`: creates sandboxes without conversations, and works in all sandboxes. One file per command.
 
+mod arguments;
 mod cp;
 mod create;
 mod exec;
 mod fork;
-mod host;
-mod hosts;
 mod logs;
 mod ls;
 mod name;
@@ -13,6 +12,8 @@ mod pause;
 mod port;
 mod prune;
 mod rm;
+mod runtime;
+mod runtimes;
 mod shell;
 mod snapshot;
 mod stats;
@@ -23,9 +24,10 @@ use std::time::Duration;
 use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::Exit;
-use host::Host;
-use hosts::Hosts;
-use name::Name;
+use arguments::{SandboxChoice, SandboxesChoice};
+use name::display_name;
+use runtime::SandboxRuntime;
+use runtimes::SandboxRuntimes;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SandboxArguments {
@@ -35,48 +37,48 @@ pub(super) struct SandboxArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum SandboxCommand {
-    /// Place a sandbox that stays until it is removed; prints its name.
+    /// Create a sandbox that exists until you remove it, and print its name.
     Create(create::CreateArguments),
-    /// List the sandboxes that there are, those of conversations too.
+    /// List all sandboxes, including those of conversations.
     Ls(ls::LsArguments),
-    /// Run a program in a sandbox; its input, output and exit code are this command's.
+    /// Run a program in a sandbox, with the standard streams and the exit code of this command.
     Exec(exec::ExecArguments),
     /// Open a shell in a sandbox on this terminal.
     Shell(shell::ShellArguments),
-    /// Copy files and folders into a sandbox or out of it.
+    /// Copy files and folders to or from a sandbox.
     Cp(cp::CpArguments),
-    /// Forward ports of this machine to ports inside, or list those that are listened on inside.
+    /// Forward ports of this machine to ports in a sandbox, or list ports with a listener.
     Port(port::PortArguments),
-    /// Print the end of what a sandbox's server wrote.
-    Logs(host::OneSandbox),
-    /// Show what sandboxes use.
+    /// Print the last log lines of a sandbox's server.
+    Logs(SandboxChoice),
+    /// Show the CPU, memory and process usage of sandboxes.
     Stats(stats::StatsArguments),
-    /// Freeze what runs in sandboxes.
-    Pause(host::SomeSandboxes),
-    /// Let frozen sandboxes go on.
-    Resume(host::SomeSandboxes),
-    /// Make an image of a sandbox's files; prints its name.
+    /// Pause all processes of sandboxes.
+    Pause(SandboxesChoice),
+    /// Resume paused sandboxes.
+    Resume(SandboxesChoice),
+    /// Create an image from a sandbox's files, and print its name.
     Snapshot(snapshot::SnapshotArguments),
-    /// Place a sandbox with the files of another, as they are now; prints its name.
+    /// Create a sandbox with a copy of the files of another one, and print its name.
     Fork(fork::ForkArguments),
-    /// Remove sandboxes and everything in them.
+    /// Remove sandboxes with their files.
     Rm(rm::RmArguments),
-    /// Remove the sandboxes that conversations have left behind.
+    /// Remove the sandboxes of conversations that no process runs.
     Prune(prune::PruneArguments),
 }
 
-/// What those sandboxes are called whose runtimes answer within this time.
+/// Names of the sandboxes of all runtimes that respond within this time.
 pub(super) async fn names(
     config: Config,
     state_dir: StateDir,
     is_runtime_chosen: bool,
-    patience: Duration,
+    list_timeout: Duration,
 ) -> anyhow::Result<Vec<String>> {
     let provider = compose::provider(&config, &state_dir)?;
-    let host = Host { config, state_dir, provider };
-    let hosts = if is_runtime_chosen { Hosts::alone(host) } else { Hosts::with_others(host) };
-    let (answered, _) = hosts.ask(patience).await;
-    Ok(answered.iter().flat_map(|(_, all)| all.iter().map(Name::of)).collect())
+    let runtime = SandboxRuntime { config, state_dir, provider };
+    let runtimes = SandboxRuntimes::new(runtime, is_runtime_chosen);
+    let (lists, _) = runtimes.list_within(list_timeout).await;
+    Ok(lists.iter().flat_map(|(_, sandboxes)| sandboxes.iter().map(display_name)).collect())
 }
 
 pub(super) async fn run(arguments: SandboxArguments, overrides: &Overrides) -> anyhow::Result<Exit> {

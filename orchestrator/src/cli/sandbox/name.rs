@@ -11,13 +11,13 @@ use crate::exit::UsageError;
 
 const PREFIX: &str = "glovebox-";
 
-/// A sandbox's name.
+/// Name of a new or existing sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Name(ConversationId);
+pub(super) struct SandboxName(ConversationId);
 
-impl Name {
-    /// Returns an unused name: the random end of a new id.
-    pub(super) fn fresh() -> anyhow::Result<Self> {
+impl SandboxName {
+    /// Generates a name: the random end of a new id.
+    pub(super) fn generate() -> anyhow::Result<Self> {
         let id = uuid::Uuid::now_v7().simple().to_string();
         Ok(Self(id.chars().skip(id.len() - 8).collect::<String>().try_into()?))
     }
@@ -31,15 +31,15 @@ impl Name {
     pub(super) fn sandbox(&self) -> anyhow::Result<SandboxId> {
         sandbox::sandbox_id_of(&self.0).map_err(|error| UsageError(error.to_string()).into())
     }
-
-    /// Returns the name of an existing sandbox.
-    pub(super) fn of(placed: &SandboxSummary) -> String {
-        let id = placed.sandbox.as_str();
-        id.strip_prefix(PREFIX).unwrap_or(id).to_owned()
-    }
 }
 
-impl FromStr for Name {
+/// Returns the name of an existing sandbox.
+pub(super) fn display_name(summary: &SandboxSummary) -> String {
+    let id = summary.sandbox.as_str();
+    id.strip_prefix(PREFIX).unwrap_or(id).to_owned()
+}
+
+impl FromStr for SandboxName {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
@@ -47,7 +47,7 @@ impl FromStr for Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for SandboxName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
     }
@@ -55,14 +55,14 @@ impl fmt::Display for Name {
 
 #[cfg(test)]
 mod tests {
-    use super::Name;
+    use super::SandboxName;
 
     #[test]
     fn name_is_parsed_with_and_without_its_prefix() {
-        let name: Name = "box".parse().unwrap();
+        let name: SandboxName = "box".parse().unwrap();
         assert_eq!(name, "glovebox-box".parse().unwrap());
         assert_eq!((name.to_string().as_str(), name.sandbox().unwrap().as_str()), ("box", "glovebox-box"));
-        assert!("../box".parse::<Name>().is_err());
-        assert_ne!(Name::fresh().unwrap(), Name::fresh().unwrap());
+        assert!("../box".parse::<SandboxName>().is_err());
+        assert_ne!(SandboxName::generate().unwrap(), SandboxName::generate().unwrap());
     }
 }

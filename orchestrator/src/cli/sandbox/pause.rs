@@ -1,33 +1,31 @@
 //! `glovebox sandbox pause` and `glovebox sandbox resume`.
 
-use super::host::SomeSandboxes;
-use super::hosts::Hosts;
-use super::name::Name;
+use super::arguments::SandboxesChoice;
+use super::name::display_name;
+use super::runtimes::SandboxRuntimes;
 use crate::cli::print;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
-pub(super) async fn pause(arguments: SomeSandboxes, overrides: &Overrides) -> anyhow::Result<Exit> {
+pub(super) async fn pause(arguments: SandboxesChoice, overrides: &Overrides) -> anyhow::Result<Exit> {
     change(arguments, overrides, true).await
 }
 
-pub(super) async fn resume(arguments: SomeSandboxes, overrides: &Overrides) -> anyhow::Result<Exit> {
+pub(super) async fn resume(arguments: SandboxesChoice, overrides: &Overrides) -> anyhow::Result<Exit> {
     change(arguments, overrides, false).await
 }
 
 /// Pauses or resumes all sandboxes, also if one of them fails.
-async fn change(arguments: SomeSandboxes, overrides: &Overrides, pauses: bool) -> anyhow::Result<Exit> {
-    let hosts = Hosts::open(&arguments.at, overrides).await?;
-    let (existing, mut exit) = hosts.existing_of(&arguments.names).await?;
-    for (host, placed) in existing {
-        let changed = async {
-            match pauses {
-                true => host.provider.pausing()?.pause(&placed.sandbox).await,
-                false => host.provider.pausing()?.resume(&placed.sandbox).await,
-            }
+async fn change(arguments: SandboxesChoice, overrides: &Overrides, pauses: bool) -> anyhow::Result<Exit> {
+    let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
+    let (sandboxes, mut exit) = runtimes.find_all(&arguments.names).await?;
+    for (runtime, summary) in sandboxes {
+        let changed = match pauses {
+            true => runtime.provider.pausing()?.pause(&summary.sandbox).await,
+            false => runtime.provider.pausing()?.resume(&summary.sandbox).await,
         };
-        if let Err(error) = changed.await {
-            print::problem(&format!("{}: {error:#}", Name::of(&placed)));
+        if let Err(error) = changed {
+            print::error(&format!("{}: {error:#}", display_name(&summary)));
             exit = Exit::Failed;
         }
     }

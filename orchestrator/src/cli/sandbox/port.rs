@@ -6,18 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{Sandbox, SandboxError, StreamTarget};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::host::At;
-use super::hosts::Hosts;
-use super::name::Name;
+use super::arguments::SandboxChoice;
 use crate::cli::interrupts::Interrupts;
-use crate::cli::{candidates, print, table};
+use crate::cli::{print, table};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -27,41 +24,37 @@ const MAX_CONNECTIONS: usize = 200;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints the address of each, and forwards until ^C. Without BIND only programs of this machine reach it. The sandbox needs
-no network.
+Prints the address of each port and forwards until ^C. Without BIND, only this machine can connect. The sandbox needs no
+network. Without ports, lists those with a listener in the sandbox.
 Examples:
-  glovebox sandbox port box                   lists what is listened on inside
-  glovebox sandbox port box 8080              127.0.0.1:8080 leads to 8080 inside
-  glovebox sandbox port box 9090:8080         127.0.0.1:9090 leads to 8080 inside
-  glovebox sandbox port box 0:8080 --wait     any free port; waits until 8080 is listened on inside
-  glovebox sandbox port box 0.0.0.0:80:8080   other machines reach it too")]
+  glovebox sandbox port box                   list ports with a listener
+  glovebox sandbox port box 8080              127.0.0.1:8080 to port 8080
+  glovebox sandbox port box 9090:8080         127.0.0.1:9090 to port 8080
+  glovebox sandbox port box 0:8080 --wait     any free port; wait for a listener on 8080
+  glovebox sandbox port box 0.0.0.0:80:8080   also for other machines")]
 pub(super) struct PortArguments {
-    /// The sandbox.
-    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
-    name: Name,
+    #[command(flatten)]
+    sandbox: SandboxChoice,
 
-    /// A port of this machine, or 0 for any that is free, and the port inside to which it leads. One number is both. BIND is
-    /// the address of this machine to listen on, 127.0.0.1 without it.
+    /// Port of this machine (0 for any free one) and port in the sandbox. One number is both. BIND is the address to listen
+    /// on, by default 127.0.0.1.
     #[arg(value_name = "[[BIND:]HOST:]SANDBOX")]
     ports: Vec<Forward>,
 
-    /// Wait until the ports are listened on inside, for at most so long.
+    /// Wait until the ports have listeners in the sandbox, at most this long.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "60")]
     wait: Option<u32>,
 
     /// Print the list as JSON.
     #[arg(long, conflicts_with = "ports")]
     json: bool,
-
-    #[command(flatten)]
-    at: At,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Forward {
-    /// The address of this machine.
+    /// Address on this machine.
     host: SocketAddr,
-    /// The port inside.
+    /// Port in the sandbox.
     sandbox: u16,
 }
 
@@ -85,9 +78,8 @@ impl FromStr for Forward {
 }
 
 pub(super) async fn run(arguments: PortArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let hosts = Hosts::open(&arguments.at, overrides).await?;
     let mut interrupts = Interrupts::listen()?;
-    let sandbox: Arc<dyn Sandbox> = hosts.connect(&arguments.name).await?.1.into();
+    let sandbox: Arc<dyn Sandbox> = arguments.sandbox.connect(overrides).await?.1.into();
     if arguments.ports.is_empty() {
         return list(sandbox.as_ref(), arguments.json).await;
     }
@@ -127,15 +119,15 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
     if let Some(seconds) = arguments.wait {
         for (inside, _) in &listeners {
             if !sandbox.streams()?.wait_for_port(*inside, Duration::from_secs(seconds.into())).await? {
-                anyhow::bail!("nothing listens on port {inside} inside after {seconds} s");
+                anyhow::bail!("port {inside} in the sandbox has no listener after {seconds} s");
             }
         }
     }
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut serving = JoinSet::new();
     for (inside, listener) in listeners {
         print::line(&listener.local_addr()?.to_string())?;
-        serving.spawn(serve(Arc::clone(sandbox), inside, listener, Arc::clone(&places)));
+        serving.spawn(serve(Arc::clone(sandbox), inside, listener, Arc::clone(&permits)));
     }
     match serving.join_next().await {
         Some(ended) => ended.context("serving a port")?,
@@ -147,12 +139,12 @@ async fn serve(
     sandbox: Arc<dyn Sandbox>,
     inside: u16,
     listener: TcpListener,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 ) -> anyhow::Result<Exit> {
     let mut connections = JoinSet::new();
     loop {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place?,
+        let permit = tokio::select! {
+            permit = Arc::clone(&permits).acquire_owned() => permit?,
             Some(ended) = connections.join_next() => {
                 ended.context("forwarding a connection")??;
                 continue;
@@ -166,7 +158,7 @@ async fn serve(
         };
         let sandbox = Arc::clone(&sandbox);
         connections.spawn(async move {
-            let _place = place;
+            let _permit = permit;
             forward_connection(sandbox.as_ref(), inside, connection).await
         });
     }
@@ -182,7 +174,7 @@ async fn forward_connection(
         Ok(tunnel) => tunnel,
         Err(lost @ SandboxError::Lost { .. }) => return Err(lost.into()),
         Err(error) => {
-            print::warning(&format!("a connection to port {inside} inside: {error}"));
+            print::warning(&format!("cannot connect to port {inside} in the sandbox: {error}"));
             return Ok(());
         }
     };

@@ -3,55 +3,57 @@
 use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{Lifetime, SandboxSummary, Snapshot};
 
-use super::host::{At, Host};
-use super::hosts::Hosts;
+use super::arguments::RuntimeChoice;
 use super::ls::image_name;
-use super::name::Name;
+use super::name::{SandboxName, display_name};
+use super::runtime::SandboxRuntime;
+use super::runtimes::SandboxRuntimes;
 use crate::cli::{candidates, print};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A conversation's sandbox is removed only while no process works on the conversation. A folder that was given with -d
-stays; everything else in the sandbox is gone. What does not exist or cannot be removed is named, the others are removed,
-and the exit code is 1.")]
+Removes the sandbox and its files, except a folder that was given with -d. Refuses the sandbox of a conversation that a
+process runs now. If one of several sandboxes cannot be removed, the others are removed, and the exit code is 1.")]
 pub(super) struct RmArguments {
-    /// The sandboxes.
+    /// Names of the sandboxes.
     #[arg(value_name = "NAME", required_unless_present_any = ["all", "snapshot"], conflicts_with = "all")]
     #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
-    names: Vec<Name>,
+    names: Vec<SandboxName>,
 
-    /// All that were made by hand, at every runtime that `ls` shows. Those of conversations are left to `prune`.
+    /// Remove all sandboxes that `sandbox create` and `sandbox fork` created, in all runtimes that `ls` shows.
     #[arg(long)]
     all: bool,
 
-    /// An image that `snapshot` made; can be given several times.
+    /// Remove an image that `sandbox snapshot` created. Can be repeated.
     #[arg(long, value_name = "IMAGE")]
     snapshot: Vec<String>,
 
     #[command(flatten)]
-    at: At,
+    runtime: RuntimeChoice,
 }
 
 pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let hosts = Hosts::open(&arguments.at, overrides).await?;
-    let (chosen, mut exit) = choose(&hosts, &arguments).await?;
-    for (host, placed) in chosen {
-        // One that cannot be removed must not keep the others.
-        match remove(host, &placed).await {
-            Ok(()) => print::line(&Name::of(&placed))?,
+    let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
+    let (sandboxes, mut exit) = match arguments.all {
+        true => (runtimes.list(|summary| summary.lifetime == Lifetime::UntilRemoved).await?, Exit::Finished),
+        false => runtimes.find_all(&arguments.names).await?,
+    };
+    for (runtime, summary) in sandboxes {
+        match remove(&runtime, &summary).await {
+            Ok(()) => print::line(&display_name(&summary))?,
             Err(error) => {
-                print::problem(&format!("removing {}: {error:#}", Name::of(&placed)));
+                print::error(&format!("cannot remove the sandbox {}: {error:#}", display_name(&summary)));
                 exit = Exit::Failed;
             }
         }
     }
     for image in &arguments.snapshot {
-        match remove_snapshot(hosts.first(), image).await {
+        match remove_snapshot(runtimes.configured(), image).await {
             Ok(()) => print::line(image)?,
             Err(error) => {
-                print::problem(&format!("{error:#}"));
+                print::error(&format!("{error:#}"));
                 exit = Exit::Failed;
             }
         }
@@ -59,38 +61,24 @@ pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow
     Ok(exit)
 }
 
-async fn remove_snapshot(host: &Host, image: &str) -> anyhow::Result<()> {
-    let snapshots = host.provider.snapshots()?;
+async fn remove_snapshot(runtime: &SandboxRuntime, image: &str) -> anyhow::Result<()> {
     let latest = format!("{image}:latest");
-    let is_meant = |snapshot: &Snapshot| {
+    let is_match = |snapshot: &Snapshot| {
         [snapshot.image.as_str(), image_name(&snapshot.image)].contains(&image) || snapshot.image == latest
     };
-    let Some(found) = snapshots.list_snapshots().await?.into_iter().find(is_meant) else {
+    let Some(found) = runtime.provider.snapshots().await?.into_iter().find(is_match) else {
         let text =
-            format!("there is no snapshot {image}: `glovebox sandbox ls --snapshots` lists those there are");
+            format!("there is no snapshot {image}: `glovebox sandbox ls --snapshots` lists all snapshots");
         return Err(UsageError(text).into());
     };
-    Ok(snapshots.remove_snapshot(&found.image).await?)
+    Ok(runtime.provider.snapshots()?.remove_snapshot(&found.image).await?)
 }
 
-/// The sandboxes to remove, and the exit code so far. One that does not exist is reported and keeps none of the others.
-async fn choose<'a>(
-    hosts: &'a Hosts,
-    arguments: &RmArguments,
-) -> anyhow::Result<(Vec<(&'a Host, SandboxSummary)>, Exit)> {
-    if arguments.all {
-        let mut all = hosts.list().await?;
-        all.retain(|(_, placed)| placed.lifetime == Lifetime::UntilRemoved);
-        return Ok((all, Exit::Finished));
-    }
-    hosts.existing_of(&arguments.names).await
-}
-
-async fn remove(host: &Host, placed: &SandboxSummary) -> anyhow::Result<()> {
-    let lock = host.lock_if_of_a_conversation(placed)?;
-    host.provider.destroy(&placed.sandbox).await?;
-    if let (Some(_), Some(conversation)) = (lock, &placed.conversation) {
-        host.state_dir.remove_empty_workspace(conversation);
+async fn remove(runtime: &SandboxRuntime, summary: &SandboxSummary) -> anyhow::Result<()> {
+    let lock = runtime.lock_conversation(summary)?;
+    runtime.provider.destroy(&summary.sandbox).await?;
+    if let (Some(_), Some(conversation)) = (lock, &summary.conversation) {
+        runtime.state_dir.remove_empty_workspace(conversation);
     }
     Ok(())
 }

@@ -1,44 +1,37 @@
-//! `glovebox sandbox shell`: a terminal inside, shown on the one here.
+//! `glovebox sandbox shell`: connects this terminal to a terminal in a sandbox.
 //!
-//! What is shown is what comes of the sandbox, byte for byte, as with any remote shell: it can write what it likes on the
-//! terminal. Ends with the shell, or with this program, which takes the shell with it.
+//! Output is written unchanged, as by any remote shell, so the sandbox controls the terminal. If this program exits, the
+//! shell is terminated.
 
 use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
-use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{ByteStream, StreamTarget};
 use protocol::sandbox_api::{FrameDecoder, ProcessExit, TerminalInput, TerminalOutput, TerminalQuery};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::host::At;
-use super::hosts::Hosts;
-use super::name::Name;
+use super::arguments::SandboxChoice;
 use super::terminal_mode::{RawMode, size};
 use crate::cli::program::exit_of_program;
-use crate::cli::{candidates, interrupts::Interrupts, print};
+use crate::cli::{interrupts::Interrupts, print};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
-/// What is carried at once.
-const PIECE: usize = 16 << 10;
+/// Size of a read.
+const READ_BYTES: usize = 16 << 10;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every key goes inside, ^C too; `exit` or ^D leave. Closing this terminal ends what runs in the shell.
+Every key is passed on, including ^C. Leave with `exit` or ^D. Closing this terminal terminates the shell.
 Examples:
   glovebox sandbox shell box
   glovebox sandbox shell box -- 'top -d 1'")]
 pub(super) struct ShellArguments {
-    /// The sandbox.
-    #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
-    name: Name,
-
     #[command(flatten)]
-    at: At,
+    sandbox: SandboxChoice,
 
-    /// Shell text to run on the terminal instead of a shell; several words are quoted for the shell.
+    /// Script to run instead of an interactive shell. Several words are quoted for the shell.
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -48,14 +41,13 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
         let text = "standard input and output must be a terminal: without one, use `glovebox sandbox exec`";
         return Err(UsageError(text.to_owned()).into());
     }
-    let hosts = Hosts::open(&arguments.at, overrides).await?;
-    let (_, sandbox) = hosts.connect(&arguments.name).await?;
+    let (_, sandbox) = arguments.sandbox.connect(overrides).await?;
     let mut interrupts = Interrupts::listen()?;
     let resized = signal(SignalKind::window_change())?;
     let stream = sandbox.streams()?.open(&StreamTarget::Terminal(query(&arguments.command)?)).await?;
-    let raw = RawMode::enter().context("setting the terminal to pass every key on")?;
+    let raw = RawMode::enter().context("setting the terminal to raw mode")?;
     let ended = tokio::select! {
-        exit = carry(stream, resized) => exit.map(Some),
+        exit = relay(stream, resized) => exit.map(Some),
         () = interrupts.next() => Ok(None),
     };
     drop(raw);
@@ -74,32 +66,32 @@ fn query(command: &[String]) -> anyhow::Result<TerminalQuery> {
                 .map_err(|error| UsageError(format!("the command: {error}")))?,
         ),
     };
-    let usual = TerminalQuery::default();
-    let (columns, rows) = size().unwrap_or((usual.columns, usual.rows));
+    let default = TerminalQuery::default();
+    let (columns, rows) = size().unwrap_or((default.columns, default.rows));
     let term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
-    Ok(TerminalQuery { columns, rows, term: term.unwrap_or(usual.term), command })
+    Ok(TerminalQuery { columns, rows, term: term.unwrap_or(default.term), command })
 }
 
-/// Carries keys and sizes in and the screen out, until the program inside has ended.
-async fn carry(stream: Box<dyn ByteStream>, resized: Signal) -> anyhow::Result<ProcessExit> {
+/// Relays keys, sizes and output until the program in the sandbox exits.
+async fn relay(stream: Box<dyn ByteStream>, resized: Signal) -> anyhow::Result<ProcessExit> {
     let (from, to) = tokio::io::split(stream);
     tokio::select! {
-        exit = show(from) => exit,
-        // It ends only with an error: the end of our own input says nothing about the program inside.
-        failed = type_on(to, resized) => Err(failed),
+        exit = show_output(from) => exit,
+        // Returns only errors: the end of our input does not end the program in the sandbox.
+        error = send_input(to, resized) => Err(error),
     }
 }
 
-async fn show(mut from: impl AsyncRead + Unpin) -> anyhow::Result<ProcessExit> {
+async fn show_output(mut from: impl AsyncRead + Unpin) -> anyhow::Result<ProcessExit> {
     let mut decoder = FrameDecoder::<TerminalOutput>::default();
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = vec![0; READ_BYTES];
     loop {
         let count = from.read(&mut buffer).await.context("the connection to the sandbox broke")?;
         if count == 0 {
-            anyhow::bail!("the sandbox closed the terminal without a word on its program's end");
+            anyhow::bail!("the sandbox closed the terminal without reporting an exit code");
         }
         decoder.push(buffer.get(..count).unwrap_or_default());
-        while let Some(output) = decoder.next_frame().context("reading what the terminal shows")? {
+        while let Some(output) = decoder.next_frame().context("reading the terminal's output")? {
             match output {
                 TerminalOutput::Output(bytes) => print::bytes(&bytes)?,
                 TerminalOutput::Exit(exit) => return Ok(*exit),
@@ -108,9 +100,9 @@ async fn show(mut from: impl AsyncRead + Unpin) -> anyhow::Result<ProcessExit> {
     }
 }
 
-async fn type_on(mut to: impl AsyncWrite + Unpin, mut resized: Signal) -> anyhow::Error {
+async fn send_input(mut to: impl AsyncWrite + Unpin, mut resized: Signal) -> anyhow::Error {
     let mut stdin = tokio::io::stdin();
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = vec![0; READ_BYTES];
     let mut is_open = true;
     loop {
         let input = tokio::select! {

@@ -1,46 +1,47 @@
 //! `glovebox sandbox stats`.
 
 use clap_complete::engine::ArgValueCompleter;
-use engine::sandbox::{ResourceUsage, SandboxState, SandboxSummary};
+use engine::sandbox::{ResourceUsage, SandboxState};
 use indicatif::BinaryBytes;
 use serde_json::json;
 
-use super::host::{At, Host};
-use super::hosts::Hosts;
-use super::name::Name;
+use super::arguments::RuntimeChoice;
+use super::name::{SandboxName, display_name};
+use super::runtimes::SandboxRuntimes;
 use crate::cli::{candidates, print, table};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatsArguments {
-    /// The sandboxes; without one, all that run.
+    /// Names of the sandboxes. By default, all running ones.
     #[arg(value_name = "NAME")]
     #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
-    names: Vec<Name>,
+    names: Vec<SandboxName>,
 
     /// Print one JSON array.
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
-    at: At,
+    runtime: RuntimeChoice,
 }
 
 pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let hosts = Hosts::open(&arguments.at, overrides).await?;
+    let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     let mut used: Vec<(String, ResourceUsage)> = Vec::new();
-    let (chosen, mut exit) = choose(&hosts, &arguments.names).await?;
-    for (host, placed) in chosen {
-        let measured = async { host.provider.monitoring()?.usage(&placed.sandbox).await };
-        match measured.await {
-            Ok(usage) => used.push((Name::of(&placed), usage)),
-            // It was not asked for by its name.
+    let (sandboxes, mut exit) = match arguments.names.is_empty() {
+        true => (runtimes.list(|summary| summary.condition != SandboxState::Ended).await?, Exit::Finished),
+        false => runtimes.find_all(&arguments.names).await?,
+    };
+    for (runtime, summary) in sandboxes {
+        match runtime.provider.monitoring()?.usage(&summary.sandbox).await {
+            Ok(usage) => used.push((display_name(&summary), usage)),
             Err(error) if arguments.names.is_empty() => {
-                print::warning(&format!("{} is left out: {error}", Name::of(&placed)));
+                print::warning(&format!("{} is left out: {error}", display_name(&summary)));
             }
             Err(error) => {
-                print::problem(&format!("{}: {error}", Name::of(&placed)));
+                print::error(&format!("{}: {error}", display_name(&summary)));
                 exit = Exit::Failed;
             }
         }
@@ -64,18 +65,6 @@ pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> any
         table::print(["NAME", "CPUS", "MEMORY", "LIMIT", "PIDS"], &rows)?;
     }
     Ok(exit)
-}
-
-async fn choose<'a>(
-    hosts: &'a Hosts,
-    names: &[Name],
-) -> anyhow::Result<(Vec<(&'a Host, SandboxSummary)>, Exit)> {
-    if names.is_empty() {
-        let mut all = hosts.list().await?;
-        all.retain(|(_, placed)| placed.condition != SandboxState::Ended);
-        return Ok((all, Exit::Finished));
-    }
-    hosts.existing_of(names).await
 }
 
 fn row((name, usage): (String, ResourceUsage)) -> [String; 5] {

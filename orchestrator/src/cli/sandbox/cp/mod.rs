@@ -1,10 +1,10 @@
-//! `glovebox sandbox cp`: files and folders into a sandbox and out of it.
+//! `glovebox sandbox cp`: copies files and folders to and from a sandbox.
 //!
-//! What comes out is hostile: [`unpack`] says what is taken of it.
+//! Archives from a sandbox are hostile: see [`unpack`].
 
 mod links;
+mod location;
 mod pack;
-mod place;
 mod progress;
 mod unpack;
 
@@ -17,68 +17,69 @@ use engine::sandbox::{ByteSource, Sandbox, TransferKind};
 use protocol::sandbox_api::{FileKind, FileMode, FileStatus};
 use tokio::io::AsyncReadExt as _;
 
-use super::host::At;
-use super::hosts::Hosts;
+use super::arguments::RuntimeChoice;
+use super::runtimes::SandboxRuntimes;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::print;
 use crate::cli::write_status::WriteStatus;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
-use place::Place;
-use progress::Progress;
+use location::CopyLocation;
+use progress::CopyProgress;
 
-/// What is read of a file at once.
-const PIECE: usize = 256 << 10;
+/// Size of a read.
+const CHUNK_BYTES: usize = 256 << 10;
 
-/// How many entries that are left out are named.
-const NAMED: usize = 10;
+/// Maximum number of skipped entries that are named.
+const MAX_NAMED: usize = 10;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-One of the two is NAME:PATH. A relative path inside begins where shells do; a path of this machine that has a colon is
-written as ./a:b. A folder goes with all that lies in it: into a folder that is there, or as the new one; `DIR/.` is what
-lies in it alone. `-` is standard input or output: a file's bytes, or of a folder inside a tar archive.
-Of links only those are copied that stay within the folder. What is left out is named, and the exit code is 1.
+One of SRC and DST is in a sandbox: NAME:PATH. A relative path starts in the working directory of the sandbox's shells.
+Write a local path that contains a colon as ./a:b. A folder is copied with its contents, into DST if that is an existing
+folder; DIR/. copies only the contents. `-` is standard input or output: the bytes of a file, or a tar archive of a folder
+in the sandbox. Links that lead out of the folder are skipped with a warning, and the exit code is 1.
 Examples:
   glovebox sandbox cp . box:/workspace
   glovebox sandbox cp box:result.json .
   glovebox sandbox cp box:/var/log - | tar tv")]
 pub(super) struct CpArguments {
-    /// What is copied.
+    /// File or folder to copy.
     #[arg(value_name = "SRC")]
-    source: Place,
+    source: CopyLocation,
 
-    /// Where it goes.
+    /// Path of the copy, or an existing folder for it.
     #[arg(value_name = "DST")]
-    target: Place,
+    target: CopyLocation,
 
     #[command(flatten)]
-    at: At,
+    runtime: RuntimeChoice,
 }
 
 pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let (name, inside) = match (&arguments.source, &arguments.target) {
-        (Place::Inside { name, path }, Place::Local(_) | Place::Stream)
-        | (Place::Local(_) | Place::Stream, Place::Inside { name, path }) => (name, path.as_str()),
+    let (name, path) = match (&arguments.source, &arguments.target) {
+        (CopyLocation::Sandbox { name, path }, CopyLocation::Local(_) | CopyLocation::Stream)
+        | (CopyLocation::Local(_) | CopyLocation::Stream, CopyLocation::Sandbox { name, path }) => {
+            (name, path.as_str())
+        }
         _ => {
-            return Err(UsageError(
-                "one of the two, and only one, must be inside a sandbox: NAME:PATH".to_owned(),
-            )
-            .into());
+            return Err(
+                UsageError("exactly one of SRC and DST must be in a sandbox: NAME:PATH".to_owned()).into()
+            );
         }
     };
-    let hosts = Hosts::open(&arguments.at, overrides).await?;
+    let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     let mut interrupts = Interrupts::listen()?;
-    let (_, sandbox) = hosts.connect(name).await?;
+    let (_, sandbox) = runtimes.connect(name).await?;
     let sandbox = sandbox.as_ref();
     let copied = async {
-        let left_out = match (&arguments.source, &arguments.target) {
-            (_, Place::Local(target)) => out(sandbox, inside, target).await?,
-            (_, Place::Stream) => return to_stdout(sandbox, inside).await,
-            (Place::Local(source), _) => into(sandbox, source, inside).await?,
-            (_, _) => from_stdin(sandbox, inside).await?,
+        let skipped = match (&arguments.source, &arguments.target) {
+            (_, CopyLocation::Local(target)) => download(sandbox, path, target).await?,
+            (_, CopyLocation::Stream) => return download_to_stdout(sandbox, path).await,
+            (CopyLocation::Local(source), _) => upload(sandbox, source, path).await?,
+            (_, _) => upload_stdin(sandbox, path).await?,
         };
-        Ok(tell(&left_out))
+        Ok(report_skipped(&skipped))
     };
     tokio::select! {
         exit = copied => exit,
@@ -86,40 +87,40 @@ pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow
     }
 }
 
-/// What was not copied, and why.
+/// Entries that were not copied, each with the reason.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct LeftOut {
+struct SkippedEntries {
     named: Vec<String>,
     count: u64,
 }
 
-impl LeftOut {
-    fn add(&mut self, path: &Path, why: &str) {
+impl SkippedEntries {
+    fn add(&mut self, path: &Path, reason: &str) {
         self.count += 1;
-        if self.named.len() < NAMED {
-            self.named.push(format!("{}: {why}", path.display()));
+        if self.named.len() < MAX_NAMED {
+            self.named.push(format!("{}: {reason}", path.display()));
         }
     }
 }
 
-fn tell(left_out: &LeftOut) -> Exit {
-    left_out.named.iter().for_each(|named| print::warning(&format!("left out {named}")));
-    match left_out.count {
+fn report_skipped(skipped: &SkippedEntries) -> Exit {
+    skipped.named.iter().for_each(|named| print::warning(&format!("left out {named}")));
+    match skipped.count {
         0 => return Exit::Finished,
-        count if count > NAMED as u64 => print::warning(&format!("{count} entries were left out in all")),
+        count if count > MAX_NAMED as u64 => print::warning(&format!("left out {count} entries in total")),
         _ => {}
     }
     Exit::Failed
 }
 
-async fn into(sandbox: &dyn Sandbox, source: &Path, inside: &str) -> anyhow::Result<LeftOut> {
-    let metadata =
-        std::fs::metadata(source).map_err(|error| UsageError(format!("{}: {error}", source.display())))?;
-    let target = target_inside(sandbox, inside, place::last_name(source).as_deref()).await?;
+async fn upload(sandbox: &dyn Sandbox, source: &Path, path: &str) -> anyhow::Result<SkippedEntries> {
+    let metadata = std::fs::metadata(source)
+        .map_err(|error| UsageError(format!("cannot read {}: {error}", source.display())))?;
+    let target = target_path(sandbox, path, location::copy_name(source).as_deref()).await?;
     if metadata.is_dir() {
-        let progress = Progress::of(None);
+        let progress = CopyProgress::new(None);
         let (archive, packing) = pack::pack(source.to_owned());
-        sandbox.files()?.upload(&target, TransferKind::Tree, None, progress.of_source(archive)).await?;
+        sandbox.files()?.upload(&target, TransferKind::Tree, None, progress.track(archive)).await?;
         return packing.await.context("packing");
     }
     if !metadata.is_file() {
@@ -127,69 +128,66 @@ async fn into(sandbox: &dyn Sandbox, source: &Path, inside: &str) -> anyhow::Res
     }
     let file =
         tokio::fs::File::open(source).await.with_context(|| format!("opening {}", source.display()))?;
-    let progress = Progress::of(Some(metadata.len()));
+    let progress = CopyProgress::new(Some(metadata.len()));
     let mode = FileMode::from_bits(metadata.permissions().mode() & 0o777);
-    sandbox
-        .files()?
-        .upload(&target, TransferKind::File, Some(mode), progress.of_source(Box::new(file)))
-        .await?;
-    Ok(LeftOut::default())
+    sandbox.files()?.upload(&target, TransferKind::File, Some(mode), progress.track(Box::new(file))).await?;
+    Ok(SkippedEntries::default())
 }
 
-async fn from_stdin(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<LeftOut> {
-    let progress = Progress::of(None);
-    let stdin = progress.of_source(Box::new(tokio::io::stdin()));
-    sandbox.files()?.upload(inside, TransferKind::File, None, stdin).await?;
-    Ok(LeftOut::default())
+async fn upload_stdin(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result<SkippedEntries> {
+    let progress = CopyProgress::new(None);
+    let stdin = progress.track(Box::new(tokio::io::stdin()));
+    sandbox.files()?.upload(path, TransferKind::File, None, stdin).await?;
+    Ok(SkippedEntries::default())
 }
 
-/// A path inside, or the place of that name in it if it is a folder.
-async fn target_inside(sandbox: &dyn Sandbox, inside: &str, name: Option<&str>) -> anyhow::Result<String> {
-    let is_folder = inside.ends_with('/')
-        || sandbox.files()?.status(inside).await?.is_some_and(|status| status.kind == FileKind::Directory);
+/// Path of the copy: the given path, or `name` in it if it is a folder.
+async fn target_path(sandbox: &dyn Sandbox, path: &str, name: Option<&str>) -> anyhow::Result<String> {
+    let is_folder = path.ends_with('/')
+        || sandbox.files()?.status(path).await?.is_some_and(|status| status.kind == FileKind::Directory);
     Ok(match name {
-        Some(name) if is_folder => format!("{}/{name}", inside.trim_end_matches('/')),
-        _ => inside.to_owned(),
+        Some(name) if is_folder => format!("{}/{name}", path.trim_end_matches('/')),
+        _ => path.to_owned(),
     })
 }
 
-async fn existing(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<FileStatus> {
-    let status = sandbox.files()?.status(inside).await?;
-    status.ok_or_else(|| UsageError(format!("there is no {inside} in the sandbox")).into())
+async fn status_of_existing(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result<FileStatus> {
+    let status = sandbox.files()?.status(path).await?;
+    status.ok_or_else(|| UsageError(format!("there is no {path} in the sandbox")).into())
 }
 
-async fn out(sandbox: &dyn Sandbox, inside: &str, target: &Path) -> anyhow::Result<LeftOut> {
-    let status = existing(sandbox, inside).await?;
-    let target = match place::last_name(Path::new(inside)) {
-        Some(name) if target.is_dir() || place::means_a_folder(target) => target.join(name),
+async fn download(sandbox: &dyn Sandbox, path: &str, target: &Path) -> anyhow::Result<SkippedEntries> {
+    let status = status_of_existing(sandbox, path).await?;
+    let target = match location::copy_name(Path::new(path)) {
+        Some(name) if target.is_dir() || location::has_trailing_slash(target) => target.join(name),
         _ => target.to_owned(),
     };
     match status.kind {
         FileKind::Directory => {
-            let progress = Progress::of(None);
-            let archive = progress.of_source(sandbox.files()?.download(inside, TransferKind::Tree).await?);
+            let progress = CopyProgress::new(None);
+            let archive = progress.track(sandbox.files()?.download(path, TransferKind::Tree).await?);
             unpack::unpack(archive, target).await
         }
         FileKind::File => {
-            let progress = Progress::of(Some(status.size));
-            let content = progress.of_source(sandbox.files()?.download(inside, TransferKind::File).await?);
+            let progress = CopyProgress::new(Some(status.size));
+            let content = progress.track(sandbox.files()?.download(path, TransferKind::File).await?);
             save(content, &target, status.mode).await?;
-            Ok(LeftOut::default())
+            Ok(SkippedEntries::default())
         }
-        _ => Err(UsageError(format!("{inside} is neither a file nor a folder")).into()),
+        _ => Err(UsageError(format!("{path} is neither a file nor a folder")).into()),
     }
 }
 
-async fn to_stdout(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<Exit> {
-    let status = existing(sandbox, inside).await?;
-    let shape = if status.kind == FileKind::Directory { TransferKind::Tree } else { TransferKind::File };
-    if shape == TransferKind::Tree && std::io::stdout().is_terminal() {
+async fn download_to_stdout(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result<Exit> {
+    let status = status_of_existing(sandbox, path).await?;
+    let kind = if status.kind == FileKind::Directory { TransferKind::Tree } else { TransferKind::File };
+    if kind == TransferKind::Tree && std::io::stdout().is_terminal() {
         return Err(UsageError("an archive is not written to a terminal".to_owned()).into());
     }
-    let mut content = sandbox.files()?.download(inside, shape).await?;
-    let (mut buffer, write_status) = (vec![0; PIECE], WriteStatus::default());
+    let mut content = sandbox.files()?.download(path, kind).await?;
+    let (mut buffer, write_status) = (vec![0; CHUNK_BYTES], WriteStatus::default());
     loop {
-        let count = content.read(&mut buffer).await.with_context(|| format!("reading {inside}"))?;
+        let count = content.read(&mut buffer).await.with_context(|| format!("reading {path}"))?;
         match buffer.get(..count) {
             None | Some([]) => return Ok(Exit::Finished),
             Some(bytes) => write_status.record(print::program_stdout(bytes)),
@@ -200,24 +198,24 @@ async fn to_stdout(sandbox: &dyn Sandbox, inside: &str) -> anyhow::Result<Exit> 
     }
 }
 
-/// Whole or not at all: written beside its place, and moved there.
+/// Writes a temporary file and renames it, so that the target is never incomplete.
 async fn save(mut content: ByteSource, target: &Path, mode: FileMode) -> anyhow::Result<()> {
-    let doing = || format!("writing {}", target.display());
+    let context = || format!("writing {}", target.display());
     let folder = match target.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
     };
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(doing)?;
-    let mut buffer = vec![0; PIECE];
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(context)?;
+    let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let count = content.read(&mut buffer).await.context("reading from the sandbox")?;
         match buffer.get(..count) {
             None | Some([]) => break,
-            Some(bytes) => file.write_all(bytes).with_context(doing)?,
+            Some(bytes) => file.write_all(bytes).with_context(context)?,
         }
     }
     let permissions = std::fs::Permissions::from_mode(mode.bits() & 0o777);
-    file.as_file().set_permissions(permissions).with_context(doing)?;
-    file.persist(target).map_err(|error| error.error).with_context(doing)?;
+    file.as_file().set_permissions(permissions).with_context(context)?;
+    file.persist(target).map_err(|error| error.error).with_context(context)?;
     Ok(())
 }

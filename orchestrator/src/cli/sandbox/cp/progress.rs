@@ -1,4 +1,4 @@
-//! What has been copied so far: bytes, rate, and how long it still takes where that is known.
+//! Progress of a copy: bytes, rate, and the remaining time if the size is known.
 
 use std::time::Duration;
 
@@ -6,17 +6,18 @@ use engine::sandbox::ByteSource;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio_util::io::InspectReader;
 
-const KNOWN: &str = "{bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
-const UNKNOWN: &str = "{spinner} {binary_bytes}, {binary_bytes_per_sec} ({elapsed})";
+const SIZED_TEMPLATE: &str =
+    "{bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+const UNSIZED_TEMPLATE: &str = "{spinner} {binary_bytes}, {binary_bytes_per_sec} ({elapsed})";
 
-/// Draws on standard error while it lives, if that is a terminal.
-pub(super) struct Progress(ProgressBar);
+/// Progress bar on standard error, if that is a terminal. Removed on drop.
+pub(super) struct CopyProgress(ProgressBar);
 
-impl Progress {
-    /// Of something that is so long, if that is known.
-    pub(super) fn of(length: Option<u64>) -> Self {
+impl CopyProgress {
+    /// Shows the progress of a copy of `length` bytes, if that is known.
+    pub(super) fn new(length: Option<u64>) -> Self {
         let bar = length.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-        let template = if length.is_some() { KNOWN } else { UNKNOWN };
+        let template = if length.is_some() { SIZED_TEMPLATE } else { UNSIZED_TEMPLATE };
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
@@ -24,14 +25,14 @@ impl Progress {
         Self(bar)
     }
 
-    /// Counts what is read of a source.
-    pub(super) fn of_source(&self, source: ByteSource) -> ByteSource {
+    /// Counts the bytes that are read from a source.
+    pub(super) fn track(&self, source: ByteSource) -> ByteSource {
         let bar = self.0.clone();
         Box::new(InspectReader::new(source, move |bytes| bar.inc(bytes.len() as u64)))
     }
 }
 
-impl Drop for Progress {
+impl Drop for CopyProgress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -1,9 +1,10 @@
-//! An archive from a sandbox becomes a folder of this machine. It is hostile.
+//! Unpacks an archive from a sandbox into a folder of this machine. The archive is hostile.
 //!
-//! Every step goes from an open folder to a name in it that is no link, so that neither an entry nor somebody who changes the
-//! folder meanwhile leads anywhere else. Files and folders are the user's, without bits that give rights away. Links
-//! that lead out of the folder are left out. Anything else that an honest server does not send ends the copy: paths
-//! with `..`, absolute ones, devices, hard links, too many entries or bytes. What came before that stays.
+//! Each path is opened component by component relative to the folder, and no component may be a link, so that neither an
+//! entry nor a concurrent change of the folder leads out of it. Files and folders belong to the user and have no setuid,
+//! setgid and sticky bits. Links that lead out of the folder are skipped. Everything else that only a hostile server sends
+//! fails the copy: paths that are absolute or contain `..`, devices, hard links, too many entries or bytes. Entries that were
+//! unpacked before the failure stay.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,27 +23,27 @@ use tar::{Archive, Entry, EntryType};
 use tokio::task::spawn_blocking;
 use tokio_util::io::SyncIoBridge;
 
-use super::{LeftOut, PIECE, links};
+use super::{CHUNK_BYTES, SkippedEntries, links};
 
-/// As much as a server takes of us.
+/// Maximum number of entries and bytes, as for uploads to an action server.
 const MAX_ENTRIES: u64 = 500_000;
 const MAX_BYTES: u64 = 16 << 30;
 
-/// Between the contents of two entries: headers and long names, which are held in memory.
+/// Maximum size of what is between the contents of two entries: headers and long names, which are held in memory.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// What stands between an entry's content and the next.
+/// Size of a block, to which the content of an entry is padded.
 const BLOCK_BYTES: u64 = 512;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Into `target`, which is made if it is missing.
-pub(super) async fn unpack(archive: ByteSource, target: PathBuf) -> anyhow::Result<LeftOut> {
+/// Unpacks into `target`, which is created if it does not exist.
+pub(super) async fn unpack(archive: ByteSource, target: PathBuf) -> anyhow::Result<SkippedEntries> {
     let archive = SyncIoBridge::new(archive);
-    spawn_blocking(move || unpack_here(archive, &target)).await.context("unpacking")?
+    spawn_blocking(move || unpack_blocking(archive, &target)).await.context("unpacking")?
 }
 
-fn unpack_here(archive: impl Read, target: &Path) -> anyhow::Result<LeftOut> {
+fn unpack_blocking(archive: impl Read, target: &Path) -> anyhow::Result<SkippedEntries> {
     match std::fs::create_dir(target) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             return Err(error).with_context(|| format!("making {}", target.display()));
@@ -51,21 +52,21 @@ fn unpack_here(archive: impl Read, target: &Path) -> anyhow::Result<LeftOut> {
     }
     let root = rustix::fs::openat(CWD, target, FOLDER, Mode::empty())
         .with_context(|| format!("opening the folder {}", target.display()))?;
-    let mut unpacking = Unpacking { root, bytes_left: MAX_BYTES, left_out: LeftOut::default() };
-    unpacking.run(archive).with_context(|| format!("unpacking into {}", target.display()))?;
-    Ok(unpacking.left_out)
+    let mut unpacker = Unpacker { root, bytes_left: MAX_BYTES, skipped: SkippedEntries::default() };
+    unpacker.run(archive).with_context(|| format!("unpacking into {}", target.display()))?;
+    Ok(unpacker.skipped)
 }
 
-struct Unpacking {
+struct Unpacker {
     root: OwnedFd,
     bytes_left: u64,
-    left_out: LeftOut,
+    skipped: SkippedEntries,
 }
 
-impl Unpacking {
+impl Unpacker {
     fn run(&mut self, archive: impl Read) -> anyhow::Result<()> {
         let allowance = Rc::new(std::cell::Cell::new(MAX_HEADER_BYTES));
-        let mut archive = Archive::new(Allowed { archive, allowance: Rc::clone(&allowance) });
+        let mut archive = Archive::new(AllowanceReader { archive, allowance: Rc::clone(&allowance) });
         for (number, entry) in (0_u64..).zip(archive.entries()?) {
             let mut entry = entry.context("reading the archive")?;
             if number == MAX_ENTRIES {
@@ -74,13 +75,13 @@ impl Unpacking {
             allowance.set(entry.size().min(self.bytes_left).saturating_add(BLOCK_BYTES));
             let path = entry.path()?.into_owned();
             let shown = path.to_string_lossy().chars().take(200).collect::<String>();
-            self.take(&mut entry, &path).with_context(|| format!("the archive's entry {shown:?}"))?;
+            self.unpack_entry(&mut entry, &path).with_context(|| format!("the archive's entry {shown:?}"))?;
             allowance.set(MAX_HEADER_BYTES);
         }
         Ok(())
     }
 
-    fn take(&mut self, entry: &mut Entry<'_, impl Read>, path: &Path) -> anyhow::Result<()> {
+    fn unpack_entry(&mut self, entry: &mut Entry<'_, impl Read>, path: &Path) -> anyhow::Result<()> {
         let Some(below) = links::below(path) else {
             bail!("its path leads out of the folder, or is too long")
         };
@@ -88,40 +89,40 @@ impl Unpacking {
             return Ok(()); // the folder itself
         };
         let mode = Mode::from_raw_mode(entry.header().mode()? & 0o777);
-        let parent = self.folder(parent)?;
+        let parent = self.open_folder(parent)?;
         match entry.header().entry_type() {
             EntryType::Directory => {
-                let folder = folder_in(&parent, name)?;
-                // Whatever else it says, we go on putting things into it.
+                let folder = open_or_create_folder(&parent, name)?;
+                // The folder stays writable, because entries in it follow.
                 Ok(rustix::fs::fchmod(&folder, mode | Mode::RWXU)?)
             }
             EntryType::Regular => {
-                clear(&parent, name)?;
-                self.take_file(&parent, name, mode, entry)
+                remove_existing(&parent, name)?;
+                self.write_file(&parent, name, mode, entry)
             }
             EntryType::Symlink => {
-                let Some(target) = entry.link_name()? else { bail!("a link that leads nowhere") };
+                let Some(target) = entry.link_name()? else { bail!("a link without a target") };
                 if links::stays(&below, &target) {
-                    clear(&parent, name)?;
+                    remove_existing(&parent, name)?;
                     rustix::fs::symlinkat(target.as_ref(), &parent, name)?;
                 } else {
-                    self.left_out.add(&below, "a link that leads out of the folder");
+                    self.skipped.add(&below, "a link that leads out of the folder");
                 }
                 Ok(())
             }
-            _ => bail!("it is no file, folder or link"),
+            _ => bail!("neither a file, a folder nor a link"),
         }
     }
 
-    fn folder(&self, below: &Path) -> anyhow::Result<OwnedFd> {
+    fn open_folder(&self, below: &Path) -> anyhow::Result<OwnedFd> {
         let mut folder = self.root.try_clone()?;
         for name in below {
-            folder = folder_in(&folder, name)?;
+            folder = open_or_create_folder(&folder, name)?;
         }
         Ok(folder)
     }
 
-    fn take_file(
+    fn write_file(
         &mut self,
         parent: &OwnedFd,
         name: &OsStr,
@@ -130,7 +131,7 @@ impl Unpacking {
     ) -> anyhow::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::openat(parent, name, flags, Mode::RUSR | Mode::WUSR)?);
-        let mut buffer = vec![0; PIECE];
+        let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             let count = entry.read(&mut buffer)?;
             let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
@@ -142,48 +143,50 @@ impl Unpacking {
         if let Some(modified) =
             SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(entry.header().mtime()?))
         {
-            // A date that the system cannot keep is no reason to refuse the file.
+            // An unsupported time does not fail the copy.
             let _ = file.set_modified(modified);
         }
         Ok(())
     }
 }
 
-/// The folder of this name, made if there is nothing; never through a link.
-fn folder_in(parent: &OwnedFd, name: &OsStr) -> anyhow::Result<OwnedFd> {
+/// Opens the folder of this name, and creates it if it does not exist. Fails if it is a link.
+fn open_or_create_folder(parent: &OwnedFd, name: &OsStr) -> anyhow::Result<OwnedFd> {
     match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
     rustix::fs::openat(parent, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()).map_err(|error| match error {
-        Errno::LOOP | Errno::NOTDIR => anyhow::anyhow!("it leads through {name:?}, which is no folder here"),
+        Errno::LOOP | Errno::NOTDIR => {
+            anyhow::anyhow!("its path leads through {name:?}, which is not a folder")
+        }
         other => other.into(),
     })
 }
 
-/// A file or link of this name makes room; a folder does not.
-fn clear(parent: &OwnedFd, name: &OsStr) -> anyhow::Result<()> {
+/// Removes a file or a link of this name. Fails if it is a folder.
+fn remove_existing(parent: &OwnedFd, name: &OsStr) -> anyhow::Result<()> {
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(()),
         Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => {
-            bail!("there is a folder in its place")
+            bail!("a folder of this name exists")
         }
         Ok(_) => Ok(rustix::fs::unlinkat(parent, name, AtFlags::empty())?),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Lets only so much be read before somebody has looked at what it is.
-struct Allowed<R> {
+/// Limits how much is read before the next entry was checked.
+struct AllowanceReader<R> {
     archive: R,
     allowance: Rc<std::cell::Cell<u64>>,
 }
 
-impl<R: Read> Read for Allowed<R> {
+impl<R: Read> Read for AllowanceReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.allowance.get()).unwrap_or(usize::MAX);
         if left == 0 {
-            return Err(io::Error::other("what stands between two entries is too long, or the archive is"));
+            return Err(io::Error::other("the headers between two entries are too long, or the archive is"));
         }
         let room = buffer.len().min(left);
         let count = self.archive.read(buffer.get_mut(..room).unwrap_or_default())?;
@@ -199,10 +202,10 @@ mod tests {
 
     use tar::{Builder, EntryType, Header};
 
-    use super::super::LeftOut;
-    use super::unpack_here;
+    use super::super::SkippedEntries;
+    use super::unpack_blocking;
 
-    /// An archive of entries whose names nobody has checked.
+    /// Creates an archive without checking names.
     fn archive(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
         let mut builder = Builder::new(Vec::new());
         for (kind, name, content) in entries {
@@ -221,8 +224,8 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    fn unpacked(target: &Path, entries: &[(EntryType, &str, &str)]) -> anyhow::Result<LeftOut> {
-        unpack_here(&archive(entries)[..], target)
+    fn unpack_entries(target: &Path, entries: &[(EntryType, &str, &str)]) -> anyhow::Result<SkippedEntries> {
+        unpack_blocking(&archive(entries)[..], target)
     }
 
     #[test]
@@ -235,15 +238,15 @@ mod tests {
             (EntryType::Symlink, "a/link", "../a/file"),
         ];
         for _ in 0..2 {
-            assert_eq!(unpacked(&target, &entries).unwrap(), LeftOut::default());
+            assert_eq!(unpack_entries(&target, &entries).unwrap(), SkippedEntries::default());
         }
         assert_eq!(std::fs::read_to_string(target.join("a/link")).unwrap(), "one");
         let mode = std::fs::metadata(target.join("a/file")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7777, 0o755, "no bits that give rights away");
+        assert_eq!(mode & 0o7777, 0o755, "no setuid and setgid bits");
     }
 
     #[test]
-    fn nothing_is_written_outside() {
+    fn entry_is_refused_when_it_leads_out_of_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         let (outside, target) = (folder.path().join("outside"), folder.path().join("target"));
         std::fs::create_dir(&outside).unwrap();
@@ -258,39 +261,39 @@ mod tests {
             &[(EntryType::Fifo, "x", "")],
         ];
         for entries in hostile {
-            unpacked(&target, entries).unwrap_err();
+            unpack_entries(&target, entries).unwrap_err();
         }
-        // A link that is left out is a folder for what comes after it.
+        // The entries in a skipped link are unpacked into a folder.
         let through = [(EntryType::Symlink, "a", "../outside"), (EntryType::Regular, "a/x", "x")];
-        assert_eq!(unpacked(&target, &through).unwrap().count, 1);
+        assert_eq!(unpack_entries(&target, &through).unwrap().count, 1);
         assert!(target.join("a/x").exists());
-        // One that is there already is not gone through.
+        // An existing link is not followed.
         symlink(&outside, target.join("there")).unwrap();
-        let error = unpacked(&target, &[(EntryType::Regular, "there/x", "x")]).unwrap_err();
-        assert!(format!("{error:#}").contains("no folder here"), "{error:#}");
+        let error = unpack_entries(&target, &[(EntryType::Regular, "there/x", "x")]).unwrap_err();
+        assert!(format!("{error:#}").contains("not a folder"), "{error:#}");
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-        // It is replaced, not written to.
+        // An existing link is replaced.
         std::fs::write(outside.join("kept"), "kept").unwrap();
         symlink(outside.join("kept"), target.join("file")).unwrap();
-        unpacked(&target, &[(EntryType::Regular, "file", "x")]).unwrap();
+        unpack_entries(&target, &[(EntryType::Regular, "file", "x")]).unwrap();
         assert_eq!(std::fs::read_to_string(outside.join("kept")).unwrap(), "kept");
     }
 
     #[test]
-    fn a_long_name_does_not_fill_the_memory() {
+    fn archive_is_refused_when_a_name_is_too_long() {
         let folder = tempfile::tempdir().unwrap();
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::GNULongName);
         header.set_size(1 << 40);
         header.set_cksum();
         let endless = std::io::Read::chain(&header.as_bytes()[..], std::io::repeat(b'a'));
-        unpack_here(endless, &folder.path().join("t")).unwrap_err();
+        unpack_blocking(endless, &folder.path().join("t")).unwrap_err();
     }
 
     #[test]
-    fn an_archive_that_breaks_off_is_an_error() {
+    fn archive_is_refused_when_it_is_truncated() {
         let folder = tempfile::tempdir().unwrap();
         let whole = archive(&[(EntryType::Regular, "file", &"x".repeat(2000))]);
-        unpack_here(&whole[..1500], &folder.path().join("t")).unwrap_err();
+        unpack_blocking(&whole[..1500], &folder.path().join("t")).unwrap_err();
     }
 }

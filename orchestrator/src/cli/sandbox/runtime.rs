@@ -1,0 +1,62 @@
+//! One runtime, with the configuration and the state folder that its sandboxes need.
+
+use std::sync::Arc;
+
+use engine::sandbox::{Lifetime, Sandbox, SandboxError, SandboxProvider, SandboxState, SandboxSummary};
+
+use super::arguments::RuntimeChoice;
+use super::name::{SandboxName, display_name};
+use crate::cli::prepare;
+use crate::compose::{self, Lock, StateDir};
+use crate::config::{Config, Overrides};
+use crate::exit::UsageError;
+
+/// A runtime that provisions sandboxes.
+#[derive(Clone)]
+pub(super) struct SandboxRuntime {
+    pub(super) config: Config,
+    pub(super) state_dir: StateDir,
+    pub(super) provider: Arc<dyn SandboxProvider>,
+}
+
+impl SandboxRuntime {
+    pub(super) async fn open(choice: &RuntimeChoice, overrides: &Overrides) -> anyhow::Result<Self> {
+        let RuntimeChoice { runtime, host } = choice.clone();
+        let (config, state_dir) =
+            prepare(&Overrides { runtime, ssh_host: host, ..overrides.clone() }).await?;
+        let provider = compose::provider(&config, &state_dir)?;
+        Ok(Self { config, state_dir, provider })
+    }
+
+    /// Finds a sandbox by its full name. `None` if there is none.
+    pub(super) async fn find(&self, name: &SandboxName) -> anyhow::Result<Option<SandboxSummary>> {
+        let id = name.sandbox()?;
+        Ok(self.provider.list().await?.into_iter().find(|summary| summary.sandbox == id))
+    }
+
+    /// Connects to a sandbox. Fails if it is not running.
+    pub(super) async fn connect(&self, summary: &SandboxSummary) -> anyhow::Result<Box<dyn Sandbox>> {
+        let name = display_name(summary);
+        match summary.condition {
+            SandboxState::Running => Ok(self.provider.find(&summary.sandbox).await?),
+            SandboxState::Paused => {
+                let text =
+                    format!("the sandbox {name} is paused: `glovebox sandbox resume {name}` resumes it");
+                Err(UsageError(text).into())
+            }
+            SandboxState::Ended => Err(SandboxError::Lost {
+                detail: format!("the server of {name} has ended; `glovebox sandbox logs {name}` may say why"),
+            }
+            .into()),
+        }
+    }
+
+    /// Locks the conversation of a sandbox. Fails if another process runs the conversation. `None` for a sandbox without a
+    /// conversation.
+    pub(super) fn lock_conversation(&self, summary: &SandboxSummary) -> anyhow::Result<Option<Lock>> {
+        match (&summary.conversation, summary.lifetime) {
+            (Some(conversation), Lifetime::Conversation) => self.state_dir.lock(conversation).map(Some),
+            _ => Ok(None),
+        }
+    }
+}

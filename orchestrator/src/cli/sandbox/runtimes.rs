@@ -1,0 +1,198 @@
+//! The runtimes that are searched for a sandbox: the requested one, or all that may have sandboxes.
+
+use std::time::Duration;
+
+use conversations::find_by_prefix;
+use engine::sandbox::{Lifetime, Sandbox, SandboxSummary};
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use super::arguments::RuntimeChoice;
+use super::name::{SandboxName, display_name};
+use super::runtime::SandboxRuntime;
+use crate::cli::print;
+use crate::compose;
+use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
+use crate::exit::{Exit, UsageError};
+
+/// Timeout of listing the sandboxes of one runtime, which delays the list of the others.
+const LIST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// One or more runtimes.
+pub(super) struct SandboxRuntimes {
+    configured: SandboxRuntime,
+    others: Vec<SandboxRuntime>,
+    /// Runtimes whose provider could not be created.
+    failures: Vec<RuntimeFailure>,
+}
+
+/// Name of a runtime that cannot list its sandboxes, and the error.
+type RuntimeFailure = (&'static str, anyhow::Error);
+
+/// A runtime and its sandboxes.
+type RuntimeSandboxes<'a> = (&'a SandboxRuntime, Vec<SandboxSummary>);
+
+impl SandboxRuntimes {
+    pub(super) async fn open(choice: &RuntimeChoice, overrides: &Overrides) -> anyhow::Result<Self> {
+        let configured = SandboxRuntime::open(choice, overrides).await?;
+        Ok(Self::new(configured, choice.runtime.is_some()))
+    }
+
+    /// Returns the configured runtime. If the user has not chosen it, also docker, local, and the runtimes whose host is
+    /// configured.
+    pub(super) fn new(configured: SandboxRuntime, is_chosen: bool) -> Self {
+        let (mut others, mut failures) = (Vec::new(), Vec::new());
+        let sandbox = &configured.config.sandbox;
+        let is_remote = sandbox.remote.server_url.is_some() || sandbox.remote.api_url.is_some();
+        for (runtime, may_have_sandboxes) in [
+            (Runtime::Docker, true),
+            (Runtime::Local, true),
+            (Runtime::Ssh, sandbox.ssh.target.is_some()),
+            (Runtime::Remote, is_remote),
+        ] {
+            if is_chosen || !may_have_sandboxes || runtime == configured.config.runtime {
+                continue;
+            }
+            let mut config = Config { runtime, ..configured.config.clone() };
+            // The user did not name this host, so there is no question about its key.
+            config.sandbox.ssh.unknown_hosts = Some(UnknownHostPolicy::Refuse);
+            match compose::provider(&config, &configured.state_dir) {
+                Ok(provider) => {
+                    let state_dir = configured.state_dir.clone();
+                    others.push(SandboxRuntime { config, state_dir, provider });
+                }
+                Err(error) => failures.push((runtime.name(), error)),
+            }
+        }
+        Self { configured, others, failures }
+    }
+
+    /// Returns the configured runtime.
+    pub(super) fn configured(&self) -> &SandboxRuntime {
+        &self.configured
+    }
+
+    fn all(&self) -> impl Iterator<Item = &SandboxRuntime> {
+        std::iter::once(&self.configured).chain(&self.others)
+    }
+
+    /// Lists the sandboxes of each runtime. Returns with them the runtimes that failed or timed out, the configured one first.
+    pub(super) async fn list_within(
+        &self,
+        list_timeout: Duration,
+    ) -> (Vec<RuntimeSandboxes<'_>>, Vec<RuntimeFailure>) {
+        let lists = self.all().map(|runtime| async move { (runtime, list(runtime, list_timeout).await) });
+        let (mut lists_by_runtime, mut failures) = (Vec::new(), Vec::new());
+        for (runtime, listed) in join_all(lists).await {
+            match listed {
+                Ok(sandboxes) => lists_by_runtime.push((runtime, sandboxes)),
+                Err(error) => failures.push((runtime.provider.runtime(), error)),
+            }
+        }
+        (lists_by_runtime, failures)
+    }
+
+    /// Lists the sandboxes of each runtime that responds. Warns about the others. Fails if none responds.
+    pub(super) async fn list_by_runtime(&self) -> anyhow::Result<Vec<RuntimeSandboxes<'_>>> {
+        let (lists, mut failures) = self.list_within(LIST_TIMEOUT).await;
+        if lists.is_empty() {
+            return Err(failures.swap_remove(0).1);
+        }
+        for (runtime, error) in failures.iter().chain(&self.failures) {
+            print::warning(&format!("{runtime} is left out: {error:#}"));
+        }
+        Ok(lists)
+    }
+
+    /// Lists the sandboxes that match, of all runtimes that respond.
+    pub(super) async fn list(
+        &self,
+        is_match: impl Fn(&SandboxSummary) -> bool,
+    ) -> anyhow::Result<Vec<(SandboxRuntime, SandboxSummary)>> {
+        let mut found = Vec::new();
+        for (runtime, sandboxes) in self.list_by_runtime().await? {
+            let matching = sandboxes.into_iter().filter(|summary| is_match(summary));
+            found.extend(matching.map(|summary| (runtime.clone(), summary)));
+        }
+        Ok(found)
+    }
+
+    /// Finds a sandbox by name, in the configured runtime first. Fails if there is none.
+    pub(super) async fn find(&self, name: &SandboxName) -> anyhow::Result<(SandboxRuntime, SandboxSummary)> {
+        let (mut searched, mut failures) = (Vec::new(), Vec::new());
+        for runtime in self.all() {
+            let runtime_name = runtime.provider.runtime();
+            match list(runtime, LIST_TIMEOUT).await {
+                Ok(sandboxes) => {
+                    if let Some(summary) = find_by_name(&sandboxes, name)? {
+                        return Ok((runtime.clone(), summary));
+                    }
+                    searched.push(runtime_name);
+                }
+                Err(error) => failures.push((runtime_name, error)),
+            }
+        }
+        if searched.is_empty() {
+            return Err(failures.swap_remove(0).1);
+        }
+        let unknown: String =
+            failures.iter().map(|(runtime, error)| format!("; {runtime} is unknown: {error:#}")).collect();
+        let text = format!(
+            "there is no sandbox {name} at {}: `glovebox sandbox ls` lists all sandboxes{unknown}",
+            searched.join(", ")
+        );
+        Err(UsageError(text).into())
+    }
+
+    /// Finds sandboxes by name, each once. Missing ones are reported, and the returned exit is a failure.
+    pub(super) async fn find_all(
+        &self,
+        names: &[SandboxName],
+    ) -> anyhow::Result<(Vec<(SandboxRuntime, SandboxSummary)>, Exit)> {
+        let (mut found, mut exit) = (Vec::<(SandboxRuntime, SandboxSummary)>::new(), Exit::Finished);
+        for name in names {
+            match self.find(name).await {
+                Ok((_, summary)) if found.iter().any(|(_, known)| known.sandbox == summary.sandbox) => {}
+                Ok(sandbox) => found.push(sandbox),
+                Err(error) => {
+                    print::error(&format!("{error:#}"));
+                    exit = Exit::Failed;
+                }
+            }
+        }
+        Ok((found, exit))
+    }
+
+    /// Connects to the sandbox of this name. Fails if it is not running.
+    pub(super) async fn connect(
+        &self,
+        name: &SandboxName,
+    ) -> anyhow::Result<(SandboxRuntime, Box<dyn Sandbox>)> {
+        let (runtime, summary) = self.find(name).await?;
+        let sandbox = runtime.connect(&summary).await?;
+        Ok((runtime, sandbox))
+    }
+}
+
+async fn list(runtime: &SandboxRuntime, list_timeout: Duration) -> anyhow::Result<Vec<SandboxSummary>> {
+    match timeout(list_timeout, runtime.provider.list()).await {
+        Ok(listed) => Ok(listed?),
+        Err(_) => anyhow::bail!("no response within {} s", list_timeout.as_secs_f32()),
+    }
+}
+
+/// Finds a sandbox by name. A prefix is enough for the sandbox of a conversation, whose name is the conversation's id.
+fn find_by_name(
+    sandboxes: &[SandboxSummary],
+    name: &SandboxName,
+) -> Result<Option<SandboxSummary>, UsageError> {
+    let name = name.to_string();
+    let is_candidate = |summary: &&SandboxSummary| {
+        summary.lifetime == Lifetime::Conversation || display_name(summary) == name
+    };
+    let candidates: Vec<_> = sandboxes.iter().filter(is_candidate).collect();
+    let names: Vec<_> = candidates.iter().map(|summary| display_name(summary)).collect();
+    let index = find_by_prefix("sandboxes", &name, names.iter().map(String::as_str))
+        .map_err(|error| UsageError(error.to_string()))?;
+    Ok(index.and_then(|index| candidates.into_iter().nth(index)).cloned())
+}
