@@ -1,24 +1,24 @@
-//! Colours of the transcript, where there is a terminal that shows them and nobody has forbidden them.
+//! Colours of the transcript, if the terminal supports them and the user has not disabled them.
 
 use std::env;
 use std::io::{self, IsTerminal as _};
 
 use clap::builder::styling::{AnsiColor, Style};
 
-/// What a part of the transcript is.
+/// Kind of a text in the transcript, which determines its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    /// A command, a cell, a call of a tool.
+pub(super) enum TextKind {
+    /// A command, a cell, a tool call.
     Action,
-    /// Who speaks.
+    /// Name of the user or an agent.
     Speaker,
-    /// A message of ours in the midst of others' text.
+    /// A note of this program.
     Note,
-    /// What failed.
+    /// A failure.
     Failure,
 }
 
-/// Whether parts are coloured.
+/// Whether texts are coloured.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Palette {
     is_coloured: bool,
@@ -26,22 +26,22 @@ pub(super) struct Palette {
 
 impl Palette {
     /// Colours for standard error: on a terminal, unless `NO_COLOR` is set or the terminal is `dumb`.
-    pub(super) fn of_stderr() -> Self {
+    pub(super) fn for_stderr() -> Self {
         let is_forbidden = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self { is_coloured: io::stderr().is_terminal() && !is_forbidden && !is_dumb_terminal() }
     }
 
-    /// The text in the colour of a part. Line ends around it stay outside.
-    pub(super) fn paint(self, part: Part, text: &str) -> String {
+    /// Colours a text. Line ends around it stay uncoloured.
+    pub(super) fn paint(self, kind: TextKind, text: &str) -> String {
         let inner = text.trim_matches('\n');
         if !self.is_coloured || inner.is_empty() {
             return text.to_owned();
         }
-        let style = match part {
-            Part::Action => Style::new().bold(),
-            Part::Speaker => AnsiColor::Cyan.on_default().bold(),
-            Part::Note => Style::new().dimmed(),
-            Part::Failure => AnsiColor::Red.on_default(),
+        let style = match kind {
+            TextKind::Action => Style::new().bold(),
+            TextKind::Speaker => AnsiColor::Cyan.on_default().bold(),
+            TextKind::Note => Style::new().dimmed(),
+            TextKind::Failure => AnsiColor::Red.on_default(),
         };
         let start = text.len() - text.trim_start_matches('\n').len();
         let (before, after) = (&text[..start], &text[start + inner.len()..]);
@@ -59,10 +59,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_coloured_between_its_line_ends() {
+    fn text_is_coloured_between_its_line_ends() {
         let coloured = Palette { is_coloured: true };
-        assert_eq!(coloured.paint(Part::Action, "\n$ ls\n"), "\n\u{1b}[1m$ ls\u{1b}[0m\n");
-        assert_eq!(coloured.paint(Part::Note, "\n"), "\n");
-        assert_eq!(Palette::default().paint(Part::Failure, "no\n"), "no\n");
+        assert_eq!(coloured.paint(TextKind::Action, "\n$ ls\n"), "\n\u{1b}[1m$ ls\u{1b}[0m\n");
+        assert_eq!(coloured.paint(TextKind::Note, "\n"), "\n");
+        assert_eq!(Palette::default().paint(TextKind::Failure, "no\n"), "no\n");
     }
 }

@@ -44,7 +44,7 @@ impl Screen {
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
         status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         status.enable_steady_tick(DRAW_INTERVAL);
-        let transcript = Transcript::coloured(Palette::of_stderr());
+        let transcript = Transcript::coloured(Palette::for_stderr());
         Self { output, transcript, status, is_line_open: false }
     }
 

@@ -1,0 +1,273 @@
+//! Formats the events of a conversation for people.
+
+mod action;
+mod excerpt;
+mod live_output;
+mod observation;
+
+use std::collections::BTreeMap;
+
+use protocol::record::{Limit, LimitExtended};
+use protocol::{Event, EventBody, EventId, Record};
+
+use super::palette::{Palette, TextKind};
+use super::partial_answer::PartialAnswer;
+use super::print;
+use excerpt::clean;
+use live_output::LiveOutput;
+
+/// Formats events one by one. Output that was shown live is not repeated.
+pub(super) struct Transcript {
+    palette: Palette,
+    /// The action whose output is shown live.
+    live: Option<LiveOutput>,
+    /// The model's answer until its event is received.
+    partial_answer: PartialAnswer,
+    /// The delegate action whose agent the latest text was from. `None` for the conversation's own agent.
+    speaker: Option<EventId>,
+    /// Names of the agents that tasks were delegated to, by the ids of the delegate actions.
+    agents: BTreeMap<EventId, String>,
+}
+
+impl Transcript {
+    pub(super) fn new() -> Self {
+        Self::coloured(Palette::default())
+    }
+
+    pub(super) fn coloured(palette: Palette) -> Self {
+        Self {
+            palette,
+            live: None,
+            partial_answer: PartialAnswer::default(),
+            speaker: None,
+            agents: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the text of an event. Empty for an event that is not shown.
+    pub(super) fn event(&mut self, event: &Event) -> String {
+        let text = match &event.body {
+            EventBody::Action(action) => self.action(event, action),
+            EventBody::Observation(observation) => self.observation(event, observation),
+            EventBody::Record(record) => self.palette.paint(TextKind::Note, &record_text(record)),
+        };
+        self.discard_partial_answer();
+        self.with_heading(event.delegation, text)
+    }
+
+    /// Registers the agent that a task was delegated to.
+    pub(super) fn register_agent(&mut self, id: EventId, name: &str) {
+        self.agents.insert(id, clean(name));
+    }
+
+    /// Puts a heading before the text if it is from another agent than the text before.
+    fn with_heading(&mut self, agent: Option<EventId>, text: String) -> String {
+        if text.is_empty() || agent == self.speaker {
+            return text;
+        }
+        self.speaker = agent;
+        let speaker = match agent {
+            Some(id) => format!("{} on task {id}", self.agents.get(&id).map_or("an agent", String::as_str)),
+            None => "the agent".to_owned(),
+        };
+        let speaker = self.palette.paint(TextKind::Speaker, &format!("\n--- {speaker} ---"));
+        format!("{speaker}{}{text}", if text.starts_with('\n') { "" } else { "\n" })
+    }
+
+    /// Returns the lines of the model's answer that a streamed piece completes.
+    pub(super) fn push_answer(&mut self, piece: &str) -> String {
+        let is_first = self.partial_answer.is_unshown();
+        match print::for_terminal(self.partial_answer.push(piece)) {
+            lines if is_first && !lines.is_empty() => {
+                format!("\n{}{}", self.label("agent: "), lines.trim_start_matches('\n'))
+            }
+            lines => lines,
+        }
+    }
+
+    /// Discards the partial answer, because the model call is retried.
+    pub(super) fn discard_partial_answer(&mut self) {
+        self.partial_answer = PartialAnswer::default();
+    }
+
+    fn label(&self, label: &str) -> String {
+        self.palette.paint(TextKind::Speaker, label)
+    }
+
+    /// Formats the first line of an action.
+    fn title(&self, text: &str) -> String {
+        self.palette.paint(TextKind::Action, &format!("\n{text}\n"))
+    }
+
+    /// Formats a message of the agent: all of it, or what was not shown while it was streamed.
+    fn message(&self, label: &str, text: &str) -> String {
+        match self.partial_answer.remaining(text).map(|rest| clean(rest.trim_start_matches('\n'))) {
+            None => format!("\n{}{}\n", self.label(label), clean(text)),
+            Some(rest) if rest.is_empty() => rest,
+            Some(rest) => rest + "\n",
+        }
+    }
+
+    /// Formats output of a running action. Empty until the action itself was shown.
+    pub(super) fn output(&mut self, action: EventId, bytes: &[u8]) -> String {
+        let Some(live) = self.live.as_mut().filter(|live| live.action == action) else {
+            return String::new();
+        };
+        let (agent, text) = (live.agent, live.push(bytes));
+        self.with_heading(agent, text)
+    }
+
+    /// Formats a gap in an action's output. `None` for the output that is shown live.
+    pub(super) fn gap(&mut self, action: Option<EventId>) -> String {
+        let is_match = |live: &&mut LiveOutput| action.is_none_or(|action| live.action == action);
+        let Some(live) = self.live.as_mut().filter(is_match) else { return String::new() };
+        let (agent, text) = (live.agent, live.gap());
+        self.with_heading(agent, text)
+    }
+
+    /// Starts to show an action's output live. Of several concurrent actions only one is shown live: the output of the others
+    /// is shown with their observations.
+    fn start_live(&mut self, event: &Event, holds_lines: bool) {
+        if self.live.as_ref().is_none_or(|live| live.agent == event.delegation) {
+            self.live = Some(LiveOutput::new(event, holds_lines));
+        }
+    }
+}
+
+fn record_text(record: &Record) -> String {
+    match record {
+        Record::SandboxLeased(lease) => {
+            format!("[sandbox {} ready, working in {}]\n", lease.sandbox_id, clean(&lease.working_dir))
+        }
+        Record::LimitExtended(LimitExtended { limit: Limit::Iterations, to }) => {
+            format!("[limit of steps: {to}]\n")
+        }
+        Record::LimitExtended(LimitExtended { limit: Limit::Budget, to }) => format!("[budget: ${to:.4}]\n"),
+        // A retried call is reported live.
+        Record::ConversationStarted(_)
+        | Record::SandboxReleased(_)
+        | Record::LimitReached(_)
+        | Record::ConfirmationChanged(_)
+        | Record::ApprovalGranted(_)
+        | Record::ConversationTitled(_)
+        | Record::EditDrafted(_)
+        | Record::ModelRetried(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::action::RunAction;
+    use protocol::observation::{CommandMetadata, RunIpythonObservation, RunObservation};
+    use protocol::{Action, EventSource, Observation, Timestamp};
+
+    use super::*;
+
+    fn event(id: u64, cause: Option<u64>, body: impl Into<EventBody>) -> Event {
+        let timestamp = Timestamp::try_from("2026-01-02T03:04:05".to_owned()).unwrap();
+        let mut event = Event::new(EventId(id), timestamp, EventSource::Agent, body);
+        event.cause = cause.map(EventId);
+        event
+    }
+
+    fn run() -> Event {
+        let action = RunAction { command: "make".into(), thought: "build it".into(), ..Default::default() };
+        event(1, None, Action::from(action))
+    }
+
+    fn ran(exit_code: i64) -> Event {
+        let metadata = CommandMetadata { exit_code, ..Default::default() };
+        event(2, Some(1), Observation::new("a\nb", RunObservation { metadata, ..Default::default() }))
+    }
+
+    #[test]
+    fn output_is_not_repeated_when_it_was_shown_live() {
+        let mut transcript = Transcript::new();
+        let shown = [
+            transcript.event(&run()),
+            transcript.output(EventId(1), b"a\n\xe2\x82"),
+            transcript.output(EventId(1), b"\xac\x1b[2J"),
+            transcript.event(&ran(2)),
+        ];
+        assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  €\n  [exit code 2]\n");
+    }
+
+    #[test]
+    fn message_is_not_repeated_when_it_was_streamed() {
+        let message = |content: &str| {
+            let content = content.to_owned();
+            event(1, None, Action::from(protocol::action::MessageAction { content, ..Default::default() }))
+        };
+        let mut transcript = Transcript::new();
+        let shown = [
+            transcript.push_answer("One"),
+            transcript.push_answer(" line\nand\x1b[2J"),
+            transcript.push_answer(" another\nand"),
+            transcript.event(&message("One line\nand\x1b[2J another\nand the end")),
+            transcript.event(&message("Short.")),
+        ];
+        assert_eq!(shown.concat(), "\nagent: One line\nand another\nand the end\n\nagent: Short.\n");
+        transcript.push_answer("first try\n");
+        transcript.discard_partial_answer();
+        assert_eq!(transcript.push_answer("second\n"), "\nagent: second\n");
+    }
+
+    #[test]
+    fn output_is_in_the_observation_when_it_was_not_live() {
+        let mut transcript = Transcript::new();
+        let shown = [transcript.event(&run()), transcript.event(&ran(0))];
+        assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  b\n");
+    }
+
+    #[test]
+    fn setup_step_is_shown_by_name_and_its_progress_once() {
+        let mut transcript = Transcript::new();
+        let mut step = run();
+        step.source = EventSource::Environment;
+        let shown = [
+            transcript.event(&step),
+            transcript.output(EventId(1), b"10%\r50%\r"),
+            transcript.output(EventId(1), b"100%, done.\r"),
+            transcript.output(EventId(1), b"\nlast"),
+            transcript.event(&ran(1)),
+        ];
+        assert_eq!(shown.concat(), "\nbuild it\n  100%, done.\n  last\n  [exit code 1]\n");
+    }
+
+    #[test]
+    fn gap_in_the_output_is_reported_once_per_command() {
+        let mut transcript = Transcript::new();
+        assert_eq!(transcript.gap(None), "", "nothing is being shown");
+        for _ in 0..2 {
+            transcript.event(&run());
+            let shown = [
+                transcript.output(EventId(1), b"one\xe2"),
+                transcript.gap(Some(EventId(7))),
+                transcript.gap(None),
+                transcript.output(EventId(1), b"two\n"),
+                transcript.gap(Some(EventId(1))),
+                transcript.gap(None),
+                transcript.event(&ran(0)),
+            ];
+            assert_eq!(shown.concat(), format!("  one\n{}  two\n", live_output::GAP));
+        }
+    }
+
+    #[test]
+    fn cell_output_is_shown_without_kernel_info() {
+        let mut transcript = Transcript::new();
+        let mut shown = |content: &str| {
+            let place = "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]";
+            let kind = RunIpythonObservation::default();
+            transcript.event(&event(2, Some(1), Observation::new(format!("{content}{place}"), kind)))
+        };
+        assert_eq!(shown("42"), "  42\n");
+        assert_eq!(shown(""), "");
+    }
+
+    #[test]
+    fn output_is_not_shown_live_before_its_action() {
+        let mut transcript = Transcript::new();
+        assert_eq!(transcript.output(EventId(1), b"early"), "");
+    }
+}
