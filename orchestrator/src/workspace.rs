@@ -22,16 +22,16 @@ const SETUP_SCRIPTS: [&str; 4] =
 const DEFAULT_HOST: &str = "https://github.com/";
 
 /// The folder that a conversation works in.
-pub(crate) enum WorkFolder {
+pub(crate) enum WorkspaceFolder {
     /// On this machine, mounted in the sandbox.
-    Here(PathBuf),
+    Local(PathBuf),
     /// On the sandbox's machine, as the user named it.
-    There(PathBuf),
+    Remote(PathBuf),
     /// Created and removed with the sandbox.
-    Fresh,
+    Ephemeral,
 }
 
-impl WorkFolder {
+impl WorkspaceFolder {
     /// The named folder, else the configured one, else a new one.
     pub(crate) fn choose(
         config: &Config,
@@ -49,40 +49,40 @@ impl WorkFolder {
         }
         match named.or(configured) {
             Some(path) => Self::named(config, path),
-            None if is_elsewhere => Ok(Self::Fresh),
-            None => Ok(Self::Here(state_dir.workspace(conversation)?)),
+            None if is_elsewhere => Ok(Self::Ephemeral),
+            None => Ok(Self::Local(state_dir.workspace(conversation)?)),
         }
     }
 
     /// A folder that the user named.
     fn named(config: &Config, path: &Path) -> anyhow::Result<Self> {
         match config.runtime {
-            Runtime::Ssh => Ok(Self::There(path.to_owned())),
+            Runtime::Ssh => Ok(Self::Remote(path.to_owned())),
             Runtime::Remote => {
                 let text = "a sandbox elsewhere does not see this machine's folders: leave -d out, and have a \
                             repository cloned with --selected-repo";
                 Err(UsageError(text.to_owned()).into())
             }
-            Runtime::Auto | Runtime::Docker | Runtime::Local => Ok(Self::Here(existing_folder(path)?)),
+            Runtime::Auto | Runtime::Docker | Runtime::Local => Ok(Self::Local(existing_folder(path)?)),
         }
     }
 
     /// The workspace of a [`SandboxSpec`](engine::sandbox::SandboxSpec). `None` if the user named no folder.
     pub(crate) fn for_spec(config: &Config, named: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
         Ok(match named.map(|path| Self::named(config, path)).transpose()? {
-            Some(Self::Here(path) | Self::There(path)) => Some(path),
-            Some(Self::Fresh) | None => None,
+            Some(Self::Local(path) | Self::Remote(path)) => Some(path),
+            Some(Self::Ephemeral) | None => None,
         })
     }
 
     /// The folder in the conversation's log. `None` if it is removed with the sandbox.
     pub(crate) fn for_log(&self) -> Result<Option<String>, UsageError> {
         match self {
-            Self::Here(path) | Self::There(path) => match path.to_str() {
+            Self::Local(path) | Self::Remote(path) => match path.to_str() {
                 Some(text) => Ok(Some(text.to_owned())),
                 None => Err(UsageError(format!("the path {} is not UTF-8", path.display()))),
             },
-            Self::Fresh => Ok(None),
+            Self::Ephemeral => Ok(None),
         }
     }
 }
@@ -129,7 +129,7 @@ struct Credentials {
 /// Set-up of a new conversation's workspace. `None` if it needs none.
 pub(crate) fn setup(
     settings: &WorkspaceSettings,
-    workspace: &WorkFolder,
+    workspace: &WorkspaceFolder,
 ) -> Result<Option<WorkspaceSetup>, UsageError> {
     if let Some(selected) = &settings.selected_repository {
         let SelectedRepository { url, branch, .. } = SelectedRepository::parse(selected)?;
@@ -137,12 +137,12 @@ pub(crate) fn setup(
     }
     let (is_empty, may_have_scripts) = match workspace {
         // A folder without scripts is not set up, so that it costs no time.
-        WorkFolder::Here(path) => (
+        WorkspaceFolder::Local(path) => (
             path.read_dir().is_ok_and(|mut entries| entries.next().is_none()),
             SETUP_SCRIPTS.iter().any(|script| path.join(script).is_file()),
         ),
-        WorkFolder::There(_) => (false, true),
-        WorkFolder::Fresh => (true, false),
+        WorkspaceFolder::Remote(_) => (false, true),
+        WorkspaceFolder::Ephemeral => (true, false),
     };
     Ok(match settings.init_git && is_empty {
         true => Some(WorkspaceSetup::EmptyRepository),
@@ -292,8 +292,8 @@ mod tests {
         WorkspaceSetup::Repository { url: url.into(), branch: branch.map(Into::into) }
     }
 
-    fn here(path: &Path) -> WorkFolder {
-        WorkFolder::Here(path.to_owned())
+    fn here(path: &Path) -> WorkspaceFolder {
+        WorkspaceFolder::Local(path.to_owned())
     }
 
     #[test]

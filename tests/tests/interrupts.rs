@@ -83,7 +83,7 @@ fn run_is_resumable_when_left_before_sandbox_answered() {
         ["\nstopped: 1 step, ", "\ninterrupted: 1 step, "].iter().any(|said| shown.contains(said)),
         "{shown}"
     );
-    assert!(shown.ends_with(&format!("go on with: glovebox resume {id}\n")), "{shown}");
+    assert!(shown.ends_with(&format!("resume with: glovebox resume {id}\n")), "{shown}");
     home.run(&["resume", id]).expect(0);
     home.assert_nothing_runs();
 }
@@ -118,7 +118,7 @@ fn an_interrupted_command_keeps_what_it_said() {
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(130), "{said}");
-        assert!(said.ends_with("glovebox: interrupted; the command was ended\n"), "{said}");
+        assert!(said.ends_with("glovebox: interrupted; the command was terminated\n"), "{said}");
         let text = String::from_utf8(output.stdout).unwrap();
         if more.is_empty() {
             assert!(text.starts_with("so far\n"), "{text}");

@@ -200,12 +200,12 @@ fn two_runs_in_one_folder_warn() {
     let first = run(&home, &waits, &["work"]).spawn().unwrap();
     wait_until("the first one works", || home.workspace().join("begun").exists());
     let second = ended(&home, &mut run(&home, &json!([finish()]), &["work"])).expect(0);
-    let warning = format!("another run works in {}", home.workspace().canonicalize().unwrap().display());
+    let warning = format!("another run uses {}", home.workspace().canonicalize().unwrap().display());
     assert!(second.stderr.contains(&warning), "{}", second.stderr);
     std::fs::write(home.workspace().join("go"), "").unwrap();
     let first = first.wait_with_output().unwrap();
     assert!(first.status.success(), "{first:?}");
-    assert!(!String::from_utf8_lossy(&first.stderr).contains("another run works"));
+    assert!(!String::from_utf8_lossy(&first.stderr).contains("another run uses"));
     home.assert_nothing_runs();
 }
 

@@ -248,7 +248,7 @@ fn failed_clone_is_reported_without_credentials_and_retryable() {
         &ended,
         &[
             "stopped: Cloning http://127.0.0.1:1/o/project.git failed with exit code 1",
-            "go on with: glovebox resume",
+            "resume with: glovebox resume",
         ],
     );
     let (id, events) = log(&home);

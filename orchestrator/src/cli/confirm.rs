@@ -31,7 +31,7 @@ pub(super) enum Instruction {
 }
 
 /// A typed line, or why there is none.
-enum Typed {
+enum InputLine {
     Line(String),
     Interrupted,
     End,
@@ -47,11 +47,11 @@ enum Choice {
 }
 
 /// Asks a person at the terminal.
-pub(super) struct Questions {
+pub(super) struct TerminalPrompt {
     input: TerminalInput,
 }
 
-impl Questions {
+impl TerminalPrompt {
     /// `None` where no person reads the transcript and types.
     pub(super) fn at_terminal(output: Output) -> Option<Self> {
         let is_there =
@@ -62,9 +62,9 @@ impl Questions {
     /// What an agent that waits is to do.
     pub(super) async fn instruction(&mut self, interrupts: &mut Interrupts) -> Instruction {
         match self.line(INSTRUCTION, interrupts).await {
-            Typed::Line(line) if !line.trim().is_empty() => Instruction::Say(line),
-            Typed::Line(_) | Typed::End => Instruction::Leave,
-            Typed::Interrupted => Instruction::Stop,
+            InputLine::Line(line) if !line.trim().is_empty() => Instruction::Say(line),
+            InputLine::Line(_) | InputLine::End => Instruction::Leave,
+            InputLine::Interrupted => Instruction::Stop,
         }
     }
 
@@ -81,9 +81,9 @@ impl Questions {
         let question = format!("  approve? [y]es, [n]o{always}, [s]top: ");
         loop {
             let line = match self.line(&question, interrupts).await {
-                Typed::Line(line) => line,
-                Typed::Interrupted => return Answer::Stop,
-                Typed::End => return Answer::Leave,
+                InputLine::Line(line) => line,
+                InputLine::Interrupted => return Answer::Stop,
+                InputLine::End => return Answer::Leave,
             };
             match choice(&line) {
                 Some(Choice::Approve) => return Answer::Decision(UserDecision::Approve),
@@ -93,11 +93,11 @@ impl Questions {
                 Some(Choice::Stop) => return Answer::Stop,
                 Some(Choice::Reject) => {
                     return match self.line(REASON, interrupts).await {
-                        Typed::Line(reason) => {
-                            Answer::Decision(UserDecision::Reject(reason.trim().to_owned()))
+                        InputLine::Line(reason) => {
+                            Answer::Decision(Decision::Reject(reason.trim().to_owned()))
                         }
-                        Typed::Interrupted => Answer::Stop,
-                        Typed::End => Answer::Leave,
+                        InputLine::Interrupted => Answer::Stop,
+                        InputLine::End => Answer::Leave,
                     };
                 }
                 Some(Choice::ApproveSimilar) | None => {}
@@ -106,19 +106,19 @@ impl Questions {
     }
 
     /// Only what is typed after the prompt is an answer to it.
-    async fn line(&mut self, prompt: &str, interrupts: &mut Interrupts) -> Typed {
+    async fn line(&mut self, prompt: &str, interrupts: &mut Interrupts) -> InputLine {
         self.input.discard();
         print::note(prompt);
         let line = tokio::select! {
             line = self.input.line() => line,
             () = interrupts.next() => {
                 print::note("\n");
-                return Typed::Interrupted;
+                return InputLine::Interrupted;
             }
         };
         match line {
-            Ok(Some(line)) => Typed::Line(line),
-            Ok(None) | Err(_) => Typed::End,
+            Ok(Some(line)) => InputLine::Line(line),
+            Ok(None) | Err(_) => InputLine::End,
         }
     }
 }

@@ -1,6 +1,6 @@
-//! `glovebox demo`: a scripted agent repairs a small project, through the very path that a real one takes.
+//! `glovebox demo`: a scripted agent repairs a small project, on the same code path as a real one.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use conversations::{Conversations, InitialTask};
@@ -9,23 +9,23 @@ use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 use protocol::action::MessageAction;
 
+use super::conversation_run::{self, NewRun};
 use super::fresh_sandbox::{self, CommandResult};
-use super::session::{self, NewSession};
-use super::work::WorkArguments;
+use super::run_options::RunOptions;
 use super::{prepare, print};
 use crate::compose::{self, Models};
 use crate::config::{Overrides, Runtime};
 use crate::exit::Exit;
-use crate::workspace::WorkFolder;
+use crate::workspace::WorkspaceFolder;
 
-/// The project: nothing in it needs more than a POSIX shell.
+/// The project. It needs only a POSIX shell.
 const PROJECT: [(&str, &str); 3] = [
     ("README.md", include_str!("../../demo/project/README.md")),
     ("roman.sh", include_str!("../../demo/project/roman.sh")),
     ("test.sh", include_str!("../../demo/project/test.sh")),
 ];
 
-/// The answers that the model gives. Their paths lie in [`SCRIPTED_WORKSPACE`].
+/// Responses of the model. Their paths are in [`SCRIPTED_WORKSPACE`].
 const SCRIPT: &str = include_str!("../../demo/script.json");
 
 const SCRIPTED_WORKSPACE: &str = "/workspace";
@@ -37,15 +37,15 @@ const TEST: &str = "sh test.sh";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DemoArguments {
-    /// What places the sandbox: docker, or local (a process on this machine, kept in where something here can).
+    /// Runtime of the sandbox: docker, or local (a process on this machine, isolated if the machine supports it).
     #[arg(long, value_name = "RUNTIME", default_value = "local")]
     runtime: Runtime,
 
-    /// The image of the sandbox: any with a POSIX shell.
+    /// Image of the sandbox: any with a POSIX shell.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// Print one event a line as JSON on standard output instead of the transcript.
+    /// Print the events as JSON on standard output, one per line, instead of the transcript.
     #[arg(long)]
     json: bool,
 }
@@ -59,8 +59,8 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     };
     let (mut config, state_dir) = prepare(&overrides).await?;
     if let Err(error) = compose::isolation(&config, &state_dir).await {
-        // What it runs is ours.
-        print::warning(&format!("{error:#}; the demonstration runs without"));
+        // The script is part of this program, so it needs no isolation.
+        print::warning(&format!("{error:#}; the demo runs without isolation"));
         config.sandbox.unsafe_local = true;
     }
     let id = Conversations::new_id();
@@ -68,33 +68,24 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     write_project(&workspace)?;
     let inside =
         if config.runtime == Runtime::Local { workspace.as_path() } else { Path::new(SCRIPTED_WORKSPACE) };
-    let work = WorkArguments {
-        secrets: Vec::new(),
-        model: None,
-        max_iterations: None,
-        max_budget: None,
-        no_auto_continue: false,
-        json: arguments.json,
-        record: None,
-        replay: None,
-        save_trajectory: None,
-    };
-    let new = NewSession {
+    let new = NewRun {
         title: None,
         id: id.clone(),
-        task: InitialTask::Message(MessageAction { content: TASK.to_owned(), ..Default::default() }),
-        workspace: WorkFolder::Here(workspace.clone()),
+        task: Task::Message(MessageAction { content: TASK.to_owned(), ..Default::default() }),
+        workspace: WorkspaceFolder::Local(workspace.clone()),
         setup: None,
         models: Models::scripted(&script_for(inside)?)?,
         model: "scripted:demo".to_owned(),
-        work,
+        options: RunOptions { json: arguments.json, ..Default::default() },
     };
-    match session::start(new, &config, &state_dir).await? {
+    match conversation_run::start(new, &config, &state_dir).await? {
         Exit::Finished => {}
         other => return Ok(other),
     }
-    let spec =
-        SandboxSpec { workspace: Some(workspace.clone()), ..compose::spec(&config, Conversations::new_id()) };
+    let spec = SandboxSpec {
+        workspace: Some(workspace.clone()),
+        ..compose::spec(&config.sandbox, Conversations::new_id())
+    };
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
     let test = fresh_sandbox::Command { text: TEST.to_owned(), timeout: None };
     let tested = fresh_sandbox::in_fresh_sandbox(&config, &state_dir, spec, test).await?;
@@ -107,15 +98,15 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
 
 fn write_project(workspace: &Path) -> anyhow::Result<()> {
     for (name, text) in PROJECT {
-        let path: PathBuf = workspace.join(name);
+        let path = workspace.join(name);
         std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
 }
 
-/// The script with its paths where the sandbox has the workspace.
+/// The script, with the paths of the workspace in the sandbox.
 fn script_for(workspace: &Path) -> anyhow::Result<String> {
-    // The path goes into JSON strings: quoted as JSON quotes it, without the quotes.
+    // The paths are in JSON strings, so they are escaped.
     let quoted = serde_json::to_string(workspace)?;
     Ok(SCRIPT.replace(SCRIPTED_WORKSPACE, quoted.trim_matches('"')))
 }

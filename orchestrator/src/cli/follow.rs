@@ -5,14 +5,14 @@ use engine::conversation::State;
 use protocol::{AgentState, ConversationId, Event, EventBody, EventId, ObservationKind};
 use tokio::time::Instant;
 
-use super::confirm::{Answer, Instruction, Questions};
+use super::confirm::{Answer, Instruction, TerminalPrompt};
 use super::interrupts::{Interrupts, STOP_GRACE_PERIOD};
 use super::screen::{Output, Screen};
 use super::{approval, print};
 use crate::exit::Exit;
 
 /// What is followed, and how.
-pub(super) struct Follow<'a> {
+pub(super) struct TerminalFollower<'a> {
     pub(super) conversations: &'a Conversations,
     pub(super) id: &'a ConversationId,
     pub(super) output: Output,
@@ -40,7 +40,7 @@ const NETWORK_ERRORS: [&str; 6] = [
 const NO_NETWORK: &str = "[the sandbox has no network: --network host gives it one]\n";
 
 /// How following ended.
-pub(super) struct Followed {
+pub(super) struct FollowResult {
     pub(super) exit: Exit,
     /// What the agent said last to the user; `None` if it said nothing since the user did.
     pub(super) answer: Option<String>,
@@ -50,19 +50,19 @@ pub(super) struct Followed {
 struct Terminal {
     screen: Screen,
     /// `None` where no person reads and types.
-    questions: Option<Questions>,
+    questions: Option<TerminalPrompt>,
     interrupts: Interrupts,
     /// When a conversation that was stopped is left.
     deadline: Option<Instant>,
 }
 
-impl Follow<'_> {
+impl TerminalFollower<'_> {
     /// Follows to the end. The conversation stays open.
-    pub(super) async fn follow(self) -> anyhow::Result<Followed> {
+    pub(super) async fn follow(self) -> anyhow::Result<FollowResult> {
         let mut terminal = Terminal {
             interrupts: Interrupts::listen()?,
             screen: Screen::new(self.output),
-            questions: Questions::at_terminal(self.output),
+            questions: TerminalPrompt::at_terminal(self.output),
             deadline: None,
         };
         let options = FollowOptions {
@@ -71,7 +71,7 @@ impl Follow<'_> {
         };
         let mut follower = self.conversations.follow(self.id, options).await?;
         let exit = self.follow_to_exit(&mut follower, &mut terminal).await?;
-        Ok(Followed { exit, answer: follower.answer().map(str::to_owned) })
+        Ok(FollowResult { exit, answer: follower.answer().map(str::to_owned) })
     }
 
     async fn follow_to_exit(&self, follower: &mut Follower, terminal: &mut Terminal) -> anyhow::Result<Exit> {

@@ -3,7 +3,7 @@
 //! A sandbox is started from it and one script is run there, which needs a POSIX shell and nothing else. What it prints is
 //! the image's word: known names only, each once, each value short and without control characters.
 
-mod probed;
+mod facts;
 
 use conversations::Conversations;
 use engine::sandbox::SandboxSpec;
@@ -14,7 +14,7 @@ use super::fresh_sandbox::{Command, CommandResult, in_fresh_sandbox};
 use super::{prepare, print};
 use crate::config::{Overrides, Runtime};
 use crate::exit::Exit;
-use probed::Probed;
+use facts::ImageFacts;
 
 /// Answers one line a fact, after those that the engine asks every sandbox for.
 const PROBE: &str = include_str!("image/probe.sh");
@@ -46,7 +46,7 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
     let ObservationKind::Run(ran) = &observation.kind else {
         anyhow::bail!("the image {image} cannot be a sandbox: {}", one_line(&observation.content));
     };
-    let probed = Probed::read(&observation.content);
+    let probed = ImageFacts::read(&observation.content);
     if !probed.is_whole() {
         let code = ran.metadata.exit_code;
         anyhow::bail!(

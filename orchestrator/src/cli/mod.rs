@@ -6,8 +6,8 @@ mod candidates;
 mod completions;
 mod confirm;
 mod conversation_id;
+mod conversation_run;
 mod conversations;
-mod decided_config;
 mod demo;
 mod doctor;
 #[cfg(test)]
@@ -25,16 +25,16 @@ mod program;
 mod replay;
 mod resume;
 mod run;
+mod run_options;
 mod sandbox;
 mod sandbox_host;
 mod saved_trajectory;
 mod screen;
-mod session;
 mod table;
 mod trajectory_file;
 mod transcript;
 mod trust;
-mod work;
+mod trusted_config;
 mod write_status;
 
 use std::path::PathBuf;
@@ -125,14 +125,14 @@ enum Command {
 
 /// Runtime, image and workspace of a sandbox.
 #[derive(Debug, Clone, Args)]
-struct PlaceArguments {
+struct BackendOptions {
     /// Runtime of the sandbox: docker; local (a process on this machine, isolated by bubblewrap or Landlock); ssh; remote; or
     /// auto (docker if an engine answers, else local).
     #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(candidates::runtimes))]
     runtime: Option<Runtime>,
 
     #[command(flatten)]
-    machine: MachineArguments,
+    runtime_options: RuntimeOptions,
 
     /// Image of the sandbox: any with a POSIX shell.
     #[arg(long, value_name = "IMAGE")]
@@ -146,7 +146,7 @@ struct PlaceArguments {
 
 /// Settings of the runtime's machine, which a resumed conversation needs again.
 #[derive(Debug, Clone, Args)]
-struct MachineArguments {
+struct RuntimeOptions {
     /// Host of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
@@ -165,15 +165,15 @@ struct MachineArguments {
     unsafe_directory: bool,
 }
 
-impl PlaceArguments {
+impl BackendOptions {
     /// Adds these arguments to the overrides of the configuration.
     fn overrides(&self, overrides: Overrides) -> Overrides {
-        let overrides = self.machine.overrides(overrides);
+        let overrides = self.runtime_options.overrides(overrides);
         Overrides { runtime: self.runtime, image: self.image.clone(), ..overrides }
     }
 }
 
-impl MachineArguments {
+impl RuntimeOptions {
     fn overrides(&self, overrides: Overrides) -> Overrides {
         Overrides {
             unsafe_local: self.unsafe_local,
@@ -244,13 +244,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 
 /// Loads the configuration for a command that runs nothing, and prints its warnings.
 fn load_config(overrides: &Overrides) -> anyhow::Result<Config> {
-    introduce_config(decided_config::load(overrides)?)
+    introduce_config(trusted_config::load(overrides)?)
 }
 
 /// The same for a command that only looks at what is stored: whatever the current folder's file says is no obstacle.
 fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
-    let config = decided_config::load(overrides).or_else(|error| {
-        let without = decided_config::load(&Overrides { without_folder_file: true, ..overrides.clone() });
+    let config = trusted_config::load(overrides).or_else(|error| {
+        let without = trusted_config::load(&Overrides { without_folder_file: true, ..overrides.clone() });
         if without.is_ok() {
             print::warning(&format!("{error:#}: the file is ignored here"));
         }
@@ -260,21 +260,21 @@ fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
 }
 
 /// Loads the configuration for a command that runs something. The user is asked about each untrusted file.
-fn load_decided_config(overrides: &Overrides) -> anyhow::Result<Config> {
-    introduce_config(decided_config::load_decided(overrides)?)
+fn load_trusted_config(overrides: &Overrides) -> anyhow::Result<Config> {
+    introduce_config(trusted_config::load_and_ask(overrides)?)
 }
 
 fn introduce_config(config: Config) -> anyhow::Result<Config> {
     // Before anything that may contain a secret is printed or logged.
     redacted_stderr::set_redactor(compose::redactor(&config)?);
     config.warnings.iter().for_each(|warning| print::warning(warning));
-    decided_config::warnings(&config).for_each(|warning| print::warning(&warning));
+    trusted_config::warnings(&config).for_each(|warning| print::warning(&warning));
     Ok(config)
 }
 
 /// Loads the configuration for a command that creates sandboxes. Resolves `auto` and prints warnings about the runtime.
 async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
-    let mut config = load_decided_config(overrides)?;
+    let mut config = load_trusted_config(overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     compose::choose_runtime(&mut config, &state_dir).await?;
     warn_of_runtime(&config, overrides);

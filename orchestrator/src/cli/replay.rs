@@ -7,13 +7,13 @@ use engine::replay::ReplayDifference;
 use protocol::Observation;
 use serde_json::{Value, json};
 
-use super::session::{self, NewSession};
-use super::work::WorkArguments;
-use super::{PlaceArguments, prepare, print, saved_trajectory};
+use super::conversation_run::{self, NewRun};
+use super::run_options::RunOptions;
+use super::{BackendOptions, prepare, print, saved_trajectory};
 use crate::compose::{self, Models};
 use crate::config::Overrides;
 use crate::exit::Exit;
-use crate::workspace::{self, WorkFolder};
+use crate::workspace::{self, WorkspaceFolder};
 
 /// How much of an observation a difference quotes, in lines.
 const LINES_SHOWN: usize = 12;
@@ -32,31 +32,31 @@ pub(super) struct ReplayArguments {
     diff: bool,
 
     #[command(flatten)]
-    place: PlaceArguments,
+    backend: BackendOptions,
 
     #[command(flatten)]
-    work: WorkArguments,
+    options: RunOptions,
 }
 
 pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let ReplayArguments { file, diff, place, work } = arguments;
+    let ReplayArguments { file, diff, backend, options } = arguments;
     let trajectory = saved_trajectory::read(&file)?;
-    let overrides = place.overrides(work.overrides(overrides));
+    let overrides = backend.overrides(options.overrides(overrides));
     let (config, state_dir) = prepare(&overrides).await?;
     let id = Conversations::new_id();
-    let workspace = WorkFolder::choose(&config, &state_dir, &id, place.directory.as_deref())?;
+    let workspace = WorkspaceFolder::choose(&config, &state_dir, &id, backend.directory.as_deref())?;
     let setup = workspace::setup(&config.workspace, &workspace)?;
     let (models, model) = if diff {
         (Models::scripted(r#"{"responses": []}"#)?, "none".to_owned())
     } else {
-        let models = work.models(&config, 0, &id)?;
-        work.reach_provider(&config).await?;
+        let models = options.models(&config, 0, &id)?;
+        options.reach_provider(&config).await?;
         (models, compose::stored_model_name(&config.llm))
     };
-    let (is_json, work) = (work.json, WorkArguments { json: work.json && !diff, ..work });
-    let task = InitialTask::Replay { trajectory: trajectory.clone(), continues: !diff };
-    let new = NewSession { id: id.clone(), title: None, task, workspace, setup, models, model, work };
-    let exit = session::start(new, &config, &state_dir).await?;
+    let (is_json, options) = (options.json, RunOptions { json: options.json && !diff, ..options });
+    let task = Task::Replay { trajectory: trajectory.clone(), continues: !diff };
+    let new = NewRun { id: id.clone(), title: None, task, workspace, setup, models, model, options };
+    let exit = conversation_run::start(new, &config, &state_dir).await?;
     if !diff || exit == Exit::Interrupted {
         return Ok(exit);
     }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use conversations::{Conversations, InitialTask};
 use protocol::action::MessageAction;
 
-use super::session::{self, NewSession};
-use super::work::WorkArguments;
-use super::{PlaceArguments, decided_config, pictures, prepare, print, saved_trajectory};
+use super::conversation_run::{self, NewRun};
+use super::run_options::RunOptions;
+use super::{BackendOptions, pictures, prepare, print, saved_trajectory, trusted_config};
 use crate::compose;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 use crate::input_file;
-use crate::workspace::{self, WorkFolder};
+use crate::workspace::{self, WorkspaceFolder};
 
 /// Longest task, in bytes.
 const MAX_TASK_LENGTH: usize = 1 << 20;
@@ -53,17 +53,17 @@ pub(super) struct RunArguments {
     selected_repo: Option<String>,
 
     #[command(flatten)]
-    place: PlaceArguments,
+    backend: BackendOptions,
 
     #[command(flatten)]
-    work: WorkArguments,
+    options: RunOptions,
 }
 
 pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let overrides = arguments.place.overrides(arguments.work.overrides(overrides));
+    let overrides = arguments.backend.overrides(arguments.options.overrides(overrides));
     let overrides =
         Overrides { agent: arguments.agent, selected_repository: arguments.selected_repo, ..overrides };
-    let replayed = decided_config::load_decided(&overrides)?.replay_trajectory;
+    let replayed = trusted_config::load_and_ask(&overrides)?.replay_trajectory;
     let task = arguments.task.or(arguments.positional_task);
     let task = match replayed {
         Some(_) if task.is_some() || arguments.file.is_some() || !arguments.image_files.is_empty() => {
@@ -84,14 +84,15 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     // What is wrong with the agent is reported before its model is looked at.
     compose::agent(&config)?;
     let id = Conversations::new_id();
-    let models = arguments.work.models(&config, 0, &id)?;
-    arguments.work.reach_provider(&config).await?;
-    let workspace = WorkFolder::choose(&config, &state_dir, &id, arguments.place.directory.as_deref())?;
+    let models = arguments.options.models(&config, 0, &id)?;
+    arguments.options.reach_provider(&config).await?;
+    let workspace =
+        WorkspaceFolder::choose(&config, &state_dir, &id, arguments.backend.directory.as_deref())?;
     let setup = workspace::setup(&config.workspace, &workspace)?;
     let model = compose::stored_model_name(&config.llm);
     let title = arguments.name;
-    let new = NewSession { id, title, task, workspace, setup, models, model, work: arguments.work };
-    session::start(new, &config, &state_dir).await
+    let new = NewRun { id, title, task, workspace, setup, models, model, options: arguments.options };
+    conversation_run::start(new, &config, &state_dir).await
 }
 
 fn title(text: &str) -> Result<String, String> {

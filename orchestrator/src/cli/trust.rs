@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{decided_config, print};
+use super::{print, trusted_config};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
@@ -44,7 +44,7 @@ struct OtherOperation {
 pub(super) fn run(arguments: &TrustArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     // No other file of the folder is needed, nor does it have to be valid.
     let mut store =
-        decided_config::load(&Overrides { without_folder_file: true, ..overrides.clone() })?.trust;
+        trusted_config::load(&Overrides { without_folder_file: true, ..overrides.clone() })?.trust;
     let TrustArguments { path, operation } = arguments;
     if operation.list {
         for decision in store.decisions() {
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &TrustArguments, overrides: &Overrides) -> anyhow::
         let content = input_file::read_found(path, MAX_SETTINGS_LENGTH).map_err(unreadable)?;
         let file = Fingerprint::new(path, &content).map_err(unreadable)?;
         let verdict = if operation.deny { Verdict::Denied } else { Verdict::Trusted };
-        decided_config::decide(&mut store, &file, verdict)?;
+        trusted_config::decide(&mut store, &file, verdict)?;
         print::note(&format!(
             "{}: {}\n",
             name(verdict),

@@ -38,14 +38,18 @@ pub(crate) fn memory(config: &Config) -> Option<Memory> {
         collect(&folder, "", 0, &mut files);
     }
     let memory = Memory::new(files, config.agent.disabled_microagents.clone()).with_built_in();
-    let sandbox_facts = match super::network(config).as_str() {
+    let sandbox_facts = match super::network(config.runtime, &config.sandbox).as_str() {
         "none" => {
             "The sandbox has no network: nothing can be downloaded, and no host but itself can be reached. If the task \
              needs a network, say so."
         }
         _ => "",
     };
-    Some(memory.with_secrets(registry(config).descriptions()).with_sandbox_facts(sandbox_facts.to_owned()))
+    Some(
+        memory
+            .with_secrets(registry(&config.secrets).descriptions())
+            .with_sandbox_facts(sandbox_facts.to_owned()),
+    )
 }
 
 /// Collects microagents. Skips files that cannot be read, because they may belong to another user. Follows links to files,

@@ -30,7 +30,7 @@ pub(crate) fn parts(
         analyzer,
         memory: memory(config),
         redactor,
-        secrets: registry(config),
+        secrets: registry(&config.secrets),
         title_model: models.title(),
         disposition: config.sandbox.disposition,
     })
@@ -51,7 +51,7 @@ fn member(config: &Config, models: &Models, agent: Arc<dyn Agent>) -> anyhow::Re
         llm: Arc::clone(&models.agent),
         draft_editor: models.draft_editor(config)?,
         condenser: condenser(config, models)?,
-        tool_servers: tool_servers(config, agent.as_ref()),
+        tool_servers: tool_servers(&config.mcp_servers, &config.host, agent.as_ref()),
         agent,
     })
 }

@@ -49,7 +49,7 @@ pub(crate) fn provider_with_warm_pool(
         Runtime::Ssh => Arc::new(SshProvider::new(ssh(&config.sandbox.ssh, &config.host, server, secret)?)),
         Runtime::Remote => remote(&config.sandbox)?,
         Runtime::Auto => {
-            let text = "the runtime auto creates no sandboxes itself: name docker or local";
+            let text = "the runtime auto cannot create sandboxes: choose docker or local";
             return Err(UsageError(text.to_owned()).into());
         }
     })
@@ -72,9 +72,8 @@ pub(crate) async fn check_docker(config: &Config, state_dir: &StateDir) -> anyho
 }
 
 /// Description of a new sandbox's network: `none`, `host`, or names of the engine's networks.
-pub(crate) fn network(config: &Config) -> String {
-    let sandbox = &config.sandbox;
-    match config.runtime {
+pub(crate) fn network(runtime: Runtime, sandbox: &SandboxSettings) -> String {
+    match runtime {
         Runtime::Local if sandbox.unsafe_local => "host".to_owned(),
         Runtime::Local => sandbox.network.clone().unwrap_or_else(|| "none".to_owned()),
         Runtime::Docker => {
@@ -139,7 +138,7 @@ fn local(
         // Refused, because a misspelt `none` must not open the network.
         Some(other) => {
             let text =
-                format!("[sandbox] network: a local sandbox has `none` or the `host`'s, not {other:?}");
+                format!("[sandbox] network: a local sandbox supports `none` and `host`, not {other:?}");
             return Err(UsageError(text).into());
         }
     };
@@ -177,7 +176,7 @@ fn ssh(
 ) -> anyhow::Result<SshConfig> {
     let usage = |text: &str| anyhow::Error::from(UsageError(text.to_owned()));
     let target = settings.target.as_ref().ok_or_else(|| {
-        usage("no machine is named: --host [USER@]HOST[:PORT], or ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
+        usage("no host is configured: add --host [USER@]HOST[:PORT], or set ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
     })?;
     // Falls back to the account database like `ssh`, because services and containers may lack HOME and USER.
     let account = User::from_uid(Uid::current()).ok().flatten();
@@ -203,7 +202,7 @@ fn ask_about_host(question: &HostKeyQuestion) -> bool {
     let HostKeyQuestion { host, algorithm, fingerprint } = question;
     // Input that was typed before the question is not a response to it.
     discard_typed_input();
-    eprint!("{host} is not known; its {algorithm} key is {fingerprint}.\nType yes to believe it: ");
+    eprint!("The host {host} is unknown. Its {algorithm} key is {fingerprint}.\nType yes to trust it: ");
     std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
 }
 
@@ -213,7 +212,7 @@ fn remote(sandbox: &SandboxSettings) -> anyhow::Result<Arc<dyn SandboxProvider>>
     if let Some(url) = &settings.server_url {
         let key = settings.server_key.clone();
         let key = key.ok_or_else(|| {
-            missing("no key: remote_server_key in [sandbox] (SANDBOX_REMOTE_SERVER_KEY) is what the server was given")
+            missing("no key is configured: set remote_server_key in [sandbox] (SANDBOX_REMOTE_SERVER_KEY) to the key of the server")
         })?;
         let additional_ca = settings.ca_file.clone();
         let server = RemoteServerConfig { url: url.clone(), key, additional_ca };
@@ -221,13 +220,13 @@ fn remote(sandbox: &SandboxSettings) -> anyhow::Result<Arc<dyn SandboxProvider>>
     }
     let api_url = settings.api_url.clone().ok_or_else(|| {
         missing(
-            "nobody to ask for sandboxes: remote_runtime_api_url in [sandbox] (SANDBOX_REMOTE_RUNTIME_API_URL), or \
+            "no service is configured: set remote_runtime_api_url in [sandbox] (SANDBOX_REMOTE_RUNTIME_API_URL), or \
              remote_server_url for one action server",
         )
     })?;
     let api_key = settings.api_key.clone();
-    let api_key = api_key
-        .ok_or_else(|| missing("no key: api_key in [sandbox] (SANDBOX_API_KEY) opens the runtime API"))?;
+    let api_key =
+        api_key.ok_or_else(|| missing("no key is configured: set api_key in [sandbox] (SANDBOX_API_KEY)"))?;
     let default = RemoteRuntimeConfig::new(api_url, api_key);
     Ok(Arc::new(RemoteRuntimeProvider::new(RemoteRuntimeConfig {
         init_timeout: settings.init_timeout.unwrap_or(default.init_timeout),
@@ -242,11 +241,11 @@ fn remote(sandbox: &SandboxSettings) -> anyhow::Result<Arc<dyn SandboxProvider>>
 }
 
 /// Spec of a conversation's sandbox as configured, without a workspace.
-pub(crate) fn spec(config: &Config, conversation: ConversationId) -> SandboxSpec {
+pub(crate) fn spec(settings: &SandboxSettings, conversation: ConversationId) -> SandboxSpec {
     SandboxSpec {
-        image: config.sandbox.image.clone(),
-        volumes: config.sandbox.volumes.clone(),
-        resources: config.sandbox.resources,
+        image: settings.image.clone(),
+        volumes: settings.volumes.clone(),
+        resources: settings.resources,
         ..SandboxSpec::new(conversation)
     }
 }
@@ -270,6 +269,6 @@ pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, state_
 }
 
 /// Whether the process that owns this pre-warmed sandbox still runs. True for a sandbox that is not pre-warmed.
-pub(crate) fn is_warm_in_use(placed: &SandboxSummary) -> bool {
-    pool_entry_holder(&placed.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
+pub(crate) fn is_warm_in_use(summary: &SandboxSummary) -> bool {
+    pool_entry_holder(&summary.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
 }

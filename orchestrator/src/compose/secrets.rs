@@ -1,10 +1,11 @@
 //! Redaction of the configuration's secrets from event logs, recordings, sandboxes and the terminal.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use browser::BrowsingProvider;
 use engine::sandbox::SandboxProvider;
-use engine::secrets::{GuardedProvider, Redactor, SecretRegistry};
+use engine::secrets::{GuardedProvider, Redactor, Secret, SecretRegistry};
 use llm::RecordingRedaction;
 use mcp::McpServer;
 use protocol::ConversationId;
@@ -33,7 +34,7 @@ pub(super) fn recording_redaction(
 ) -> anyhow::Result<RecordingRedaction> {
     Ok(RecordingRedaction {
         redactor: redactor_with_min_key_length(config, MIN_RECORDED_KEY_LENGTH)?,
-        placeholders: registry(config).placeholders(),
+        placeholders: registry(&config.secrets).placeholders(),
         conversation: conversation.cloned(),
     })
 }
@@ -62,7 +63,7 @@ pub(crate) fn guarded_provider(
     redactor: &Redactor,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
     let provider = browsing_provider(config, state_dir)?;
-    Ok(Arc::new(GuardedProvider::new(provider, redactor.clone(), registry(config))))
+    Ok(Arc::new(GuardedProvider::new(provider, redactor.clone(), registry(&config.secrets))))
 }
 
 /// Provider of sandboxes with a browser, unless it is disabled. Their output is not redacted.
@@ -79,6 +80,6 @@ pub(super) fn browsing_provider(
 }
 
 /// Secrets that commands can use: those that the user named, without API keys.
-pub(crate) fn registry(config: &Config) -> SecretRegistry {
-    SecretRegistry::new(config.secrets.clone())
+pub(crate) fn registry(secrets: &BTreeMap<String, Secret>) -> SecretRegistry {
+    SecretRegistry::new(secrets.clone())
 }

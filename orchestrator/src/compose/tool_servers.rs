@@ -7,16 +7,20 @@ use engine::agent::Agent;
 use engine::llm::Tool;
 use engine::sandbox_tools::SandboxTools;
 use engine::tool_servers::ToolServers;
-use mcp::McpServers;
+use mcp::{McpServer, McpServers};
 
-use crate::config::Config;
+use crate::config::HostEnvironment;
 
 /// The tool servers of one conversation, not started yet. The names of the agent's own tools are reserved.
-pub(crate) fn tool_servers(config: &Config, agent: &dyn Agent) -> Arc<dyn ToolServers> {
+pub(crate) fn tool_servers(
+    servers: &[McpServer],
+    host: &HostEnvironment,
+    agent: &dyn Agent,
+) -> Arc<dyn ToolServers> {
     let late = agent.sandbox_tools();
     let own = agent.system().tools.unwrap_or_default();
     let own = own.iter().filter_map(Tool::from_openai).chain(late.iter().map(|late| late.tool.clone()));
     let reserved = own.map(|tool| tool.name).collect();
-    let servers = McpServers::new(config.mcp_servers.clone(), reserved, &config.host.local_environment);
+    let servers = McpServers::new(servers.to_vec(), reserved, &host.local_environment);
     Arc::new(SandboxTools::new(Arc::new(servers), late))
 }

@@ -11,11 +11,11 @@ use super::runtime::SandboxRuntime;
 use crate::cli::fresh_sandbox::create_unless_interrupted;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::screen::Output;
-use crate::cli::{decided_config, print, print_isolation};
+use crate::cli::{print, print_isolation, trusted_config};
 use crate::compose::{self, Lock};
 use crate::config::{Config, Overrides, size_in_bytes};
 use crate::exit::{Exit, UsageError};
-use crate::workspace::{self, WorkFolder};
+use crate::workspace::{self, WorkspaceFolder};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -116,13 +116,13 @@ pub(super) fn spec(
     image: Option<String>,
     options: SandboxOptions,
 ) -> anyhow::Result<SandboxSpec> {
-    let default = compose::spec(config, name.conversation().clone());
+    let default = compose::spec(&config.sandbox, name.conversation().clone());
     let mut environment = workspace::environment(&config.workspace, None);
     environment.extend(variables(&options.env)?);
     let spec = SandboxSpec {
         lifetime: Lifetime::UntilRemoved,
         image,
-        workspace: WorkFolder::for_spec(config, options.directory.as_deref())?,
+        workspace: WorkspaceFolder::for_spec(config, options.directory.as_deref())?,
         volumes: if options.volume.is_empty() { default.volumes.clone() } else { options.volume },
         environment,
         resources: ResourceLimits {
@@ -132,7 +132,7 @@ pub(super) fn spec(
         },
         ..default
     };
-    decided_config::check_sandbox(config, &spec)?;
+    trusted_config::check_sandbox(config, &spec)?;
     Ok(spec)
 }
 

@@ -36,9 +36,9 @@ const PARTS: [(&str, &[&str]); 4] =
 
 /// The facts that were found.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Probed(SandboxFacts);
+pub(super) struct ImageFacts(SandboxFacts);
 
-impl Probed {
+impl ImageFacts {
     /// Reads what the probe said.
     pub(super) fn read(text: &str) -> Self {
         Self(sandbox_tools::facts(text, FACTS.iter().map(|(name, _)| *name).chain([VSCODE, END])))
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_by_the_part_that_needs_it() {
-        let probed = Probed::read(
+        let probed = ImageFacts::read(
             "glovebox-probe python 3.11.2\nglovebox-probe git git version 2\nglovebox-probe end yes\n",
         );
         assert!(probed.is_whole());

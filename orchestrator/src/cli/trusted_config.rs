@@ -19,7 +19,7 @@ const MAX_NAMED_KEYS: usize = 64;
 const MAX_KEY_CHARS: usize = 64;
 
 /// Loads the configuration, and has the user decide about each file that waits for a decision.
-pub(super) fn load_decided(overrides: &Overrides) -> anyhow::Result<Config> {
+pub(super) fn load_and_ask(overrides: &Overrides) -> anyhow::Result<Config> {
     loop {
         let mut config = load(overrides)?;
         let undecided: Vec<_> =

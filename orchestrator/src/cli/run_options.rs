@@ -1,4 +1,4 @@
-//! The arguments that say how an agent works, in new conversations and old ones.
+//! Arguments of commands that run an agent, in a new or a resumed conversation.
 
 use std::path::PathBuf;
 
@@ -8,47 +8,48 @@ use super::screen::Output;
 use crate::compose::{self, Models};
 use crate::config::{Config, Overrides};
 
-/// How the agent works, for new conversations and old ones.
-#[derive(Debug, Clone, clap::Args)]
-pub(super) struct WorkArguments {
-    /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of answers.
+/// Options of a new or a resumed conversation.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct RunOptions {
+    /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses.
     #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
     pub(super) model: Option<String>,
 
-    /// How many steps the agent may take.
+    /// Maximum number of steps of the agent.
     #[arg(short = 'i', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_iterations: Option<u32>,
 
-    /// What the calls to the model may cost, in US dollars.
+    /// Maximum cost of the model calls, in US dollars.
     #[arg(short = 'b', long = "max-budget-per-task", value_name = "DOLLARS", value_parser = dollars)]
     pub(super) max_budget: Option<f64>,
 
-    /// Do not tell an agent that asks a question to go on by itself.
+    /// Wait for an answer when the agent asks a question, instead of telling it to continue.
     #[arg(long)]
     pub(super) no_auto_continue: bool,
 
-    /// Print one event a line as JSON on standard output instead of the transcript.
+    /// Print the events as JSON on standard output, one per line, instead of the transcript.
     #[arg(long)]
     pub(super) json: bool,
 
-    /// What commands may use by its name and nobody may see: from the environment, from a file, or as it is (then other
-    /// users see it in the list of processes). It is taken out of the log, the output, and what the agent sees.
+    /// Secret that commands can use by its name, from the environment, a file, or the command line (where other users can
+    /// read it in the process list). It is redacted in the log, the output, and what the agent sees.
     #[arg(long = "secret", value_name = "NAME[=VALUE|=@FILE]")]
     pub(super) secrets: Vec<String>,
-    /// Write each call of the model and its answer to a file in this folder.
+
+    /// Record each model call and its response in this folder.
     #[arg(long, value_name = "DIR", conflicts_with = "replay")]
     pub(super) record: Option<PathBuf>,
 
-    /// Answer each call of the model from the files that --record wrote to this folder; nothing is sent to a provider.
+    /// Answer each model call from a folder that --record has written. Nothing is sent to a provider.
     #[arg(long, value_name = "DIR")]
     pub(super) replay: Option<PathBuf>,
 
-    /// Write the conversation's V0 events to this file at the end.
+    /// Write the conversation's trajectory, in V0's format, to this file at the end.
     #[arg(long, value_name = "FILE")]
     pub(super) save_trajectory: Option<PathBuf>,
 }
 
-impl WorkArguments {
+impl RunOptions {
     pub(super) fn overrides(&self, overrides: Overrides) -> Overrides {
         Overrides {
             model: self.model.clone(),
@@ -60,7 +61,7 @@ impl WorkArguments {
         }
     }
 
-    /// The models, recorded or replayed.
+    /// Connects the models. Their calls are recorded or replayed if requested. A scripted model skips `answered` responses.
     pub(super) fn models(
         &self,
         config: &Config,
@@ -74,7 +75,7 @@ impl WorkArguments {
         }
     }
 
-    /// Fails where the provider cannot be reached, unless nothing will be sent to it.
+    /// Fails if the provider cannot be reached, unless calls are replayed.
     pub(super) async fn reach_provider(&self, config: &Config) -> anyhow::Result<()> {
         if self.replay.is_some() { Ok(()) } else { compose::reach_provider(config).await }
     }
@@ -85,6 +86,6 @@ impl WorkArguments {
 }
 
 fn dollars(text: &str) -> Result<f64, String> {
-    let sum: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if sum.is_finite() && sum > 0.0 { Ok(sum) } else { Err("more than 0 is needed".to_owned()) }
+    let sum: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
+    if sum.is_finite() && sum > 0.0 { Ok(sum) } else { Err("expected more than 0".to_owned()) }
 }

@@ -1,0 +1,247 @@
+//! Runs a conversation in this terminal: composes its parts, shows it to its end, and closes it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conversations::{
+    Claim, CloseReason, ConversationParts, Conversations, FolderUse, NewConversation, Sweep, Task,
+};
+use engine::agent::Agent;
+use engine::conversation::State;
+use engine::memory::Memory;
+use engine::sandbox::SandboxSpec;
+use protocol::record::{ConversationStarted, WorkspaceSetup};
+use protocol::{AgentState, ConversationId, EventId};
+
+use super::follow::{FollowResult, TerminalFollower};
+use super::run_options::RunOptions;
+use super::screen::Output;
+use super::trajectory_file::{self, TrajectoryFile};
+use super::{print, print_isolation, trusted_config};
+use crate::compose::{self, Models, StateDir};
+use crate::config::Config;
+use crate::exit::Exit;
+use crate::terminal_input::PendingInputGuard;
+use crate::workspace::{self, WorkspaceFolder};
+
+/// A conversation to start.
+pub(super) struct NewRun {
+    pub(super) id: ConversationId,
+    /// Title that the user chose. `None` to generate one from the task.
+    pub(super) title: Option<String>,
+    pub(super) task: Task,
+    pub(super) workspace: WorkspaceFolder,
+    /// How the workspace is set up.
+    pub(super) setup: Option<WorkspaceSetup>,
+    pub(super) models: Models,
+    /// Name of the model in the log, which a resumed conversation uses.
+    pub(super) model: String,
+    pub(super) options: RunOptions,
+}
+
+/// Starts a conversation and runs it to its end.
+pub(super) async fn start(new: NewRun, config: &Config, state_dir: &StateDir) -> anyhow::Result<Exit> {
+    let _input = PendingInputGuard;
+    let conversations = compose::conversations(state_dir.store(config.durability).await?, state_dir);
+    let mut claim = conversations.create(new.id).await?;
+    if let WorkspaceFolder::Local(path) = &new.workspace {
+        mark_folder(&mut claim, path)?;
+    }
+    let id = claim.id().clone();
+    let trajectory = trajectory_file::prepare(config, &id)?;
+    let started = ConversationStarted {
+        agent: config.agent.stored_name.clone(),
+        model: new.model,
+        max_iterations: config.max_iterations,
+        max_budget: config.max_budget,
+        confirmation: compose::confirmation_policy(&config.security),
+        runtime: config.runtime.to_string(),
+        image: config.sandbox.image.clone(),
+        workspace: new.workspace.for_log()?,
+        network: Some(config.sandbox.network.clone().unwrap_or_else(|| "none".to_owned())),
+        setup: new.setup,
+        forked_from: None,
+        history_truncation_disabled: config.history_truncation_disabled,
+        stuck_detection_disabled: config.stuck_detection_disabled,
+    };
+    let agent = new.task.agent(compose::agent(config)?);
+    let run =
+        ConversationRun { conversations: &conversations, id: &id, config, state_dir, options: &new.options };
+    let parts = run.compose_parts(&started, &new.models, agent, config.max_budget)?;
+    if new.options.output() == Output::Transcript {
+        print_isolation(config, state_dir).await?;
+    }
+    let sweep = compose::sweep(&parts.provider, config, state_dir);
+    let has_answer = new.task.has_answer();
+    let conversation = NewConversation { started, parts, title: new.title, task: new.task };
+    conversations.start(claim, conversation).await?;
+    run.finish(EventId::FIRST, has_answer, trajectory, sweep).await
+}
+
+/// A conversation that this process runs.
+pub(super) struct ConversationRun<'a> {
+    pub(super) conversations: &'a Conversations,
+    pub(super) id: &'a ConversationId,
+    pub(super) config: &'a Config,
+    pub(super) state_dir: &'a StateDir,
+    pub(super) options: &'a RunOptions,
+}
+
+impl ConversationRun<'_> {
+    /// Composes the parts of the conversation. Prints warnings about them, and a description of the conversation.
+    pub(super) fn compose_parts(
+        &self,
+        started: &ConversationStarted,
+        models: &Models,
+        agent: Arc<dyn Agent>,
+        max_budget: Option<f64>,
+    ) -> anyhow::Result<ConversationParts> {
+        let Self { id, config, .. } = *self;
+        // The environment is not in the log, because it may hold secrets.
+        let spec = SandboxSpec {
+            image: started.image.clone(),
+            environment: workspace::environment(&config.workspace, started.setup.as_ref()),
+            workspace: started.workspace.as_ref().map(PathBuf::from),
+            ..compose::spec(&config.sandbox, id.clone())
+        };
+        trusted_config::check_sandbox(config, &spec)?;
+        let parts = compose::parts(config, self.state_dir, models, agent, spec)?;
+        for problem in parts.memory.iter().flat_map(Memory::problems) {
+            print::warning(&problem.to_string());
+        }
+        if let Some(max) = max_budget.filter(|_| !models.has_known_price(config)) {
+            print::warning(&format!(
+                "the limit of ${max} has no effect, because the price of {} is unknown: set `input_cost_per_token` and \
+                 `output_cost_per_token` under [llm]",
+                config.llm.model.as_deref().unwrap_or("the model")
+            ));
+        }
+        if self.options.output() == Output::Transcript {
+            print_description(id, started, config);
+        }
+        Ok(parts)
+    }
+
+    /// Shows the running conversation from an event to its end, and closes it. If `has_answer`, the agent's last message is an
+    /// answer to the user.
+    pub(super) async fn finish(
+        &self,
+        from: EventId,
+        has_answer: bool,
+        trajectory: Option<TrajectoryFile>,
+        sweep: Sweep,
+    ) -> anyhow::Result<Exit> {
+        let Self { conversations, id, config, .. } = *self;
+        let output = self.options.output();
+        let follower = TerminalFollower {
+            conversations,
+            id,
+            output,
+            from,
+            auto_continue: !self.options.no_auto_continue,
+            network: &compose::network(config.runtime, &config.sandbox),
+        };
+        let exit = follower.follow().await.and_then(|FollowResult { exit, answer }| {
+            let is_answered = has_answer && matches!(exit, Exit::Finished | Exit::Waiting);
+            if is_answered && output == Output::Transcript {
+                print::answer(answer.as_deref().unwrap_or_default())?;
+            }
+            Ok(exit)
+        });
+        let reason = match &exit {
+            Ok(Exit::Interrupted) => CloseReason::Interrupted,
+            _ => CloseReason::AtRest,
+        };
+        let closed = conversations.close(id, reason).await;
+        let exit = match (&closed, exit) {
+            (Ok(closed), Ok(exit)) => self.report_close(&closed.state, trajectory, exit).await,
+            (_, exit) => exit,
+        };
+        // The claim in `closed` keeps the sweep from the conversation's sandbox until here.
+        sweep.finish().await;
+        closed?;
+        exit
+    }
+
+    /// Saves the trajectory of the closed conversation, and prints its result.
+    async fn report_close(
+        &self,
+        state: &State,
+        trajectory: Option<TrajectoryFile>,
+        exit: Exit,
+    ) -> anyhow::Result<Exit> {
+        if let Some(file) = trajectory {
+            trajectory_file::save(self.conversations, self.id, file, self.config.saves_screenshots).await?;
+        }
+        if self.options.output() == Output::Transcript {
+            print::note(&describe_result(self.id, state, exit));
+        }
+        Ok(exit)
+    }
+}
+
+/// Prints the model, the runtime, the workspace and the network.
+fn print_description(id: &ConversationId, started: &ConversationStarted, config: &Config) {
+    let workspace = started.workspace.as_deref().unwrap_or("a new folder");
+    let network = compose::network(config.runtime, &config.sandbox);
+    let hint = if network == "none" { " (--network gives it one)" } else { "" };
+    print::note(&format!(
+        "conversation {id}: {} in {}, working in {workspace}\nnetwork of the sandbox: {network}{hint}\n",
+        started.model, started.runtime
+    ));
+}
+
+/// Marks a folder as used by this conversation. Warns if another conversation uses it too.
+pub(super) fn mark_folder(claim: &mut Claim, folder: &Path) -> anyhow::Result<()> {
+    if claim.mark_folder(folder)? == FolderUse::Shared {
+        let folder = folder.display();
+        print::warning(&format!("another run uses {folder}: both may change the same files"));
+    }
+    Ok(())
+}
+
+/// Describes the result and the usage of a conversation, and how to resume it.
+fn describe_result(id: &ConversationId, state: &State, exit: Exit) -> String {
+    let usage = &state.metrics.accumulated_token_usage;
+    let steps = if state.iterations == 1 { "step" } else { "steps" };
+    let result = match (exit, state.agent_state) {
+        // The grace period ended before the conversation stopped, so `running` would be misleading.
+        (Exit::Interrupted, agent_state) if agent_state != AgentState::Stopped => "interrupted",
+        (_, agent_state) => agent_state.as_str(),
+    };
+    // 0 is the cost of a model without a known price.
+    let cost = Some(state.metrics.accumulated_cost).filter(|cost| *cost > 0.0);
+    let cost = cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+    let mut text = format!(
+        "\n{result}: {} {steps}, {} tokens in, {} out{cost}\n",
+        state.iterations, usage.prompt_tokens, usage.completion_tokens
+    );
+    let hint = match (exit, state.agent_state) {
+        (Exit::Finished, _) => return text,
+        (_, AgentState::AwaitingUserInput) => " -t ANSWER",
+        (_, AgentState::AwaitingUserConfirmation) => " --confirm, or --reject REASON",
+        _ => "",
+    };
+    text.push_str(&format!("resume with: glovebox resume {id}{hint}\n"));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversation_is_interrupted_when_it_was_not_stopped() {
+        let id: ConversationId = "one".parse().unwrap();
+        let describe = |agent_state, exit| {
+            let state = State { agent_state, ..State::default() };
+            describe_result(&id, &state, exit).trim_start().replace(": 0 steps, 0 tokens in, 0 out\n", "; ")
+        };
+        let hint = "resume with: glovebox resume one";
+        assert_eq!(describe(AgentState::Running, Exit::Interrupted), format!("interrupted; {hint}\n"));
+        assert_eq!(describe(AgentState::Stopped, Exit::Interrupted), format!("stopped; {hint}\n"));
+        assert_eq!(describe(AgentState::Finished, Exit::Finished), "finished; ");
+        let asks = describe(AgentState::AwaitingUserInput, Exit::Waiting);
+        assert_eq!(asks, format!("awaiting_user_input; {hint} -t ANSWER\n"));
+    }
+}
