@@ -94,7 +94,7 @@ impl TerminalPrompt {
                 Some(Choice::Reject) => {
                     return match self.line(REASON, interrupts).await {
                         InputLine::Line(reason) => {
-                            Answer::Decision(Decision::Reject(reason.trim().to_owned()))
+                            Answer::Decision(UserDecision::Reject(reason.trim().to_owned()))
                         }
                         InputLine::Interrupted => Answer::Stop,
                         InputLine::End => Answer::Leave,

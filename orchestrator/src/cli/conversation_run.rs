@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conversations::{
-    Claim, CloseReason, ConversationParts, Conversations, FolderUse, NewConversation, Sweep, Task,
+    Claim, CloseReason, ConversationParts, Conversations, FolderUse, InitialTask, NewConversation, Sweep,
 };
 use engine::agent::Agent;
 use engine::conversation::State;
@@ -29,7 +29,7 @@ pub(super) struct NewRun {
     pub(super) id: ConversationId,
     /// Title that the user chose. `None` to generate one from the task.
     pub(super) title: Option<String>,
-    pub(super) task: Task,
+    pub(super) task: InitialTask,
     pub(super) workspace: WorkspaceFolder,
     /// How the workspace is set up.
     pub(super) setup: Option<WorkspaceSetup>,
@@ -45,7 +45,7 @@ pub(super) async fn start(new: NewRun, config: &Config, state_dir: &StateDir) ->
     let conversations = compose::conversations(state_dir.store(config.durability).await?, state_dir);
     let mut claim = conversations.create(new.id).await?;
     if let WorkspaceFolder::Local(path) = &new.workspace {
-        mark_folder(&mut claim, path)?;
+        lock_folder(&mut claim, path)?;
     }
     let id = claim.id().clone();
     let trajectory = trajectory_file::prepare(config, &id)?;
@@ -192,8 +192,8 @@ fn print_description(id: &ConversationId, started: &ConversationStarted, config:
 }
 
 /// Marks a folder as used by this conversation. Warns if another conversation uses it too.
-pub(super) fn mark_folder(claim: &mut Claim, folder: &Path) -> anyhow::Result<()> {
-    if claim.mark_folder(folder)? == FolderUse::Shared {
+pub(super) fn lock_folder(claim: &mut Claim, folder: &Path) -> anyhow::Result<()> {
+    if claim.lock_folder(folder)? == FolderUse::Shared {
         let folder = folder.display();
         print::warning(&format!("another run uses {folder}: both may change the same files"));
     }

@@ -71,7 +71,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     let new = NewRun {
         title: None,
         id: id.clone(),
-        task: Task::Message(MessageAction { content: TASK.to_owned(), ..Default::default() }),
+        task: InitialTask::Message(MessageAction { content: TASK.to_owned(), ..Default::default() }),
         workspace: WorkspaceFolder::Local(workspace.clone()),
         setup: None,
         models: Models::scripted(&script_for(inside)?)?,

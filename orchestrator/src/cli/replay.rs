@@ -54,7 +54,7 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
         (models, compose::stored_model_name(&config.llm))
     };
     let (is_json, options) = (options.json, RunOptions { json: options.json && !diff, ..options });
-    let task = Task::Replay { trajectory: trajectory.clone(), continues: !diff };
+    let task = InitialTask::Replay { trajectory: trajectory.clone(), continues: !diff };
     let new = NewRun { id: id.clone(), title: None, task, workspace, setup, models, model, options };
     let exit = conversation_run::start(new, &config, &state_dir).await?;
     if !diff || exit == Exit::Interrupted {

@@ -60,7 +60,7 @@ enum FromLoop {
     Stop,
 }
 
-impl From<FromLoop> for Recovery {
+impl From<FromLoop> for LoopRecovery {
     fn from(recovery: FromLoop) -> Self {
         match recovery {
             FromLoop::Before => Self::BeforeLoop,
@@ -89,8 +89,8 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let mut config = load_trusted_config(&overrides)?;
     let request = ResumeRequest {
         message: task,
-        decision: if confirm { Some(Decision::Approve) } else { reject.map(Decision::Reject) },
-        loop_recovery: from_loop.map(Recovery::from),
+        decision: if confirm { Some(UserDecision::Approve) } else { reject.map(UserDecision::Reject) },
+        loop_recovery: from_loop.map(LoopRecovery::from),
         more_iterations: options.max_iterations,
         more_budget: options.max_budget,
     };
@@ -123,7 +123,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         state_dir.workspace(&id)?;
     }
     if let Some(folder) = folder.filter(|folder| folder.exists()) {
-        conversation_run::mark_folder(stored.claim(), folder)?;
+        conversation_run::lock_folder(stored.claim(), folder)?;
     }
     super::warn_of_runtime(&config, &overrides);
     let run = ConversationRun {

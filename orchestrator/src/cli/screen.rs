@@ -87,9 +87,9 @@ impl Screen {
                 let text = self.transcript.output(action, &bytes);
                 self.show(&text);
             }
-            Live::OutputGap { action, .. } => self.gap(Some(action)),
-            Live::Start(progress) => self.show_start(&progress),
-            Live::Model { agent, progress: LlmProgress::Text(piece) } => {
+            LiveUpdate::OutputGap { action, .. } => self.gap(Some(action)),
+            LiveUpdate::Start(progress) => self.show_start(&progress),
+            LiveUpdate::Model { agent, progress: LlmProgress::Text(piece) } => {
                 // Only where someone watches; of several that write at once, only one.
                 if agent.is_none() && !self.status.is_hidden() {
                     let text = self.transcript.push_answer(&piece);

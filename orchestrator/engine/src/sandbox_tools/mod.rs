@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[async_trait]
-    impl SandboxProcesses for Answering {
+    impl SandboxProcesses for ProbedSandbox {
         async fn set_environment(&self, _: &BTreeMap<String, String>) -> Result<(), SandboxError> {
             Ok(())
         }

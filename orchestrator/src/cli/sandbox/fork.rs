@@ -32,11 +32,12 @@ pub(super) async fn run(arguments: ForkArguments, overrides: &Overrides) -> anyh
     let spec = create::spec(&runtime.config, &new, None, arguments.options)?;
     let _lock = create::reserve_name(&runtime, &new).await?;
     let purpose = SnapshotPurpose::Fork(new.conversation());
-    let image = runtime.provider.snapshots()?.create_snapshot(&summary.sandbox, purpose).await?;
+    let snapshots = runtime.provider.snapshots()?;
+    let image = snapshots.create_snapshot(&summary.sandbox, purpose).await?;
     let spec = SandboxSpec { image: Some(image.clone()), ..spec };
     let exit = create::create(&runtime, &new, &spec).await;
     if !matches!(exit, Ok(Exit::Finished))
-        && let Err(error) = runtime.provider.snapshots()?.remove_snapshot(&image).await
+        && let Err(error) = snapshots.remove_snapshot(&image).await
     {
         print::warning(&format!("{error:#}; `glovebox sandbox prune` retries"));
     }

@@ -62,7 +62,10 @@ fn as_json(summary: &SandboxSummary, runtime: &SandboxRuntime) -> Value {
 }
 
 async fn list_snapshots(runtime: &SandboxRuntime, json: bool) -> anyhow::Result<Exit> {
-    let mut all = runtime.provider.snapshots().await?;
+    let mut all = match runtime.provider.snapshots() {
+        Ok(snapshots) => snapshots.list_snapshots().await?,
+        Err(_) => Vec::new(),
+    };
     all.sort_by(|one, other| (one.created_at, &one.image).cmp(&(other.created_at, &other.image)));
     if json {
         let all: Vec<Value> = all.iter().map(snapshot_as_json).collect();

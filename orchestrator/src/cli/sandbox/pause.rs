@@ -20,11 +20,13 @@ async fn change(arguments: SandboxesChoice, overrides: &Overrides, pauses: bool)
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     let (sandboxes, mut exit) = runtimes.find_all(&arguments.names).await?;
     for (runtime, summary) in sandboxes {
-        let changed = match pauses {
-            true => runtime.provider.pausing()?.pause(&summary.sandbox).await,
-            false => runtime.provider.pausing()?.resume(&summary.sandbox).await,
+        let changed = async {
+            match pauses {
+                true => runtime.provider.pausing()?.pause(&summary.sandbox).await,
+                false => runtime.provider.pausing()?.resume(&summary.sandbox).await,
+            }
         };
-        if let Err(error) = changed {
+        if let Err(error) = changed.await {
             print::error(&format!("{}: {error:#}", display_name(&summary)));
             exit = Exit::Failed;
         }

@@ -62,16 +62,17 @@ pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow
 }
 
 async fn remove_snapshot(runtime: &SandboxRuntime, image: &str) -> anyhow::Result<()> {
+    let snapshots = runtime.provider.snapshots()?;
     let latest = format!("{image}:latest");
     let is_match = |snapshot: &Snapshot| {
         [snapshot.image.as_str(), image_name(&snapshot.image)].contains(&image) || snapshot.image == latest
     };
-    let Some(found) = runtime.provider.snapshots().await?.into_iter().find(is_match) else {
+    let Some(found) = snapshots.list_snapshots().await?.into_iter().find(is_match) else {
         let text =
             format!("there is no snapshot {image}: `glovebox sandbox ls --snapshots` lists all snapshots");
         return Err(UsageError(text).into());
     };
-    Ok(runtime.provider.snapshots()?.remove_snapshot(&found.image).await?)
+    Ok(snapshots.remove_snapshot(&found.image).await?)
 }
 
 async fn remove(runtime: &SandboxRuntime, summary: &SandboxSummary) -> anyhow::Result<()> {

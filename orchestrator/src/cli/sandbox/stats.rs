@@ -35,7 +35,8 @@ pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> any
         false => runtimes.find_all(&arguments.names).await?,
     };
     for (runtime, summary) in sandboxes {
-        match runtime.provider.monitoring()?.usage(&summary.sandbox).await {
+        let measured = async { runtime.provider.monitoring()?.usage(&summary.sandbox).await };
+        match measured.await {
             Ok(usage) => used.push((display_name(&summary), usage)),
             Err(error) if arguments.names.is_empty() => {
                 print::warning(&format!("{} is left out: {error}", display_name(&summary)));
