@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::llm::{
-    ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ModelResponse,
+    AssistantMessage, ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart,
+    ModelResponse,
 };
 use protocol::metrics::TokenUsage;
-use serde_json::json;
 
 struct EchoLlm;
 
@@ -38,9 +38,9 @@ impl Llm for EchoLlm {
         });
         let text = text.unwrap_or_default();
         on_progress(LlmProgress::Text(text.clone()));
-        let message = json!({"role": "assistant", "content": text});
+        let message = AssistantMessage { text, ..AssistantMessage::default() };
         Ok(Completion {
-            response: ModelResponse(json!({"choices": [{"message": message, "finish_reason": "stop"}]})),
+            response: ModelResponse { message, ..ModelResponse::default() },
             usage: TokenUsage { model: self.model().to_owned(), ..TokenUsage::default() },
             cost: Some(0.0),
             latency: Duration::ZERO,
@@ -53,7 +53,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let message = ChatMessage::User(vec![MessagePart::Text("Hello".to_owned())]);
     let request = LlmRequest { messages: vec![message], tools: Vec::new() };
     let completion = EchoLlm.complete(&request, &|_| {}).await?;
-    if completion.response.text() != "Hello" {
+    if completion.response.message.text != "Hello" {
         return Err("the model did not repeat the message".into());
     }
     Ok(())

@@ -1,15 +1,15 @@
 //! The trait of language models, with its requests, completions and errors.
 //!
-//! Messages do not depend on the provider. A response is kept completely, as an OpenAI `chat.completion` (V0's
-//! `model_response`), so that unknown blocks go back to the provider unchanged.
+//! None of them depends on the provider. What of a response only its provider understands is carried as
+//! [`ProviderFields`], so that it is stored and goes back unchanged.
+
+mod stored_format;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use protocol::metrics::TokenUsage;
-use protocol::tool_call::ModelResponseText;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// A language model of a provider.
 #[async_trait]
@@ -60,10 +60,10 @@ impl LlmRequest {
         let messages = self.messages.iter().map(|message| match message {
             ChatMessage::System(text) => text.len(),
             ChatMessage::User(message) => parts(message),
-            ChatMessage::Assistant(message) => json_bytes(message),
+            ChatMessage::Assistant(message) => json_bytes(&message.to_stored()),
             ChatMessage::ToolResult { parts: result, .. } => parts(result),
         });
-        let tools = self.tools.iter().map(|tool| json_bytes(&tool.to_openai()));
+        let tools = self.tools.iter().map(|tool| json_bytes(&tool.to_stored()));
         messages.chain(tools).fold(ADDED_TOKENS, usize::saturating_add) as u64
     }
 }
@@ -80,8 +80,8 @@ pub enum ChatMessage {
     System(String),
     /// A message of the user, or of the system in the user's role.
     User(Vec<MessagePart>),
-    /// A message of the model: the original `message` of its response.
-    Assistant(Map<String, Value>),
+    /// A message of the model.
+    Assistant(AssistantMessage),
     /// The result of a tool call of the preceding message.
     ToolResult {
         /// The model's id of the call.
@@ -113,35 +113,10 @@ pub struct Tool {
     pub parameters: Value,
 }
 
-impl Tool {
-    /// Parses the format of [`Tool::to_openai`]. `None` for any other JSON.
-    pub fn from_openai(value: &Value) -> Option<Self> {
-        let function = value.get("function")?;
-        let text = |name| Some(function.get(name)?.as_str()?.to_owned());
-        Some(Self {
-            name: text("name")?,
-            description: text("description")?,
-            parameters: function.get("parameters")?.clone(),
-        })
-    }
-
-    /// Converts the tool to OpenAI's format, which V0's `system` event uses too.
-    pub fn to_openai(&self) -> Value {
-        json!({
-            "type": "function",
-            "function": {
-                "name": self.name,
-                "description": self.description,
-                "parameters": self.parameters,
-            },
-        })
-    }
-}
-
 /// A response of a model, with its usage and cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
-    /// The complete response.
+    /// The response.
     pub response: ModelResponse,
     /// Its token usage.
     pub usage: TokenUsage,
@@ -151,16 +126,34 @@ pub struct Completion {
     pub latency: Duration,
 }
 
-/// A model's response as an OpenAI `chat.completion`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ModelResponse(pub Value);
+/// A model's response.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelResponse {
+    /// The provider's id of the response. Empty if it has none.
+    pub id: String,
+    /// The message.
+    pub message: AssistantMessage,
+    /// Why the message ended, in OpenAI's terms. Empty if unknown.
+    pub finish_reason: String,
+    /// The provider's other fields of the choice, for the event log.
+    pub choice_fields: ProviderFields,
+    /// The provider's other fields of the response, for the event log.
+    pub provider_fields: ProviderFields,
+}
 
-/// The `message` of a response's first choice, with its text and tool calls. Null if there is none.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AssistantMessage(Value);
+/// A message of a model.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AssistantMessage {
+    /// Empty if there is none.
+    pub text: String,
+    /// The tool calls, in order.
+    pub tool_calls: Vec<ToolCall>,
+    /// The provider's other fields, such as reasoning and its signatures. They go back with the message.
+    pub provider_fields: ProviderFields,
+}
 
 /// A tool call of a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolCall {
     /// The model's id of the call.
     pub id: String,
@@ -168,98 +161,13 @@ pub struct ToolCall {
     pub name: String,
     /// The JSON that the model wrote; may be malformed.
     pub arguments: String,
+    /// The provider's other fields. They go back with the call.
+    pub provider_fields: ProviderFields,
 }
 
-impl ModelResponse {
-    /// Removes all tool calls after the first `max`.
-    pub fn truncate_calls(&mut self, max: usize) {
-        if let Some(calls) = self.0.pointer_mut("/choices/0/message/tool_calls").and_then(Value::as_array_mut)
-        {
-            calls.truncate(max);
-        }
-    }
-
-    /// Returns the provider's id of the response; empty if it has none.
-    pub fn id(&self) -> &str {
-        self.0["id"].as_str().unwrap_or_default()
-    }
-
-    /// Returns the text of the message.
-    pub fn text(&self) -> &str {
-        text(self.first_message())
-    }
-
-    /// Returns the tool calls of the message, in order.
-    pub fn tool_calls(&self) -> Vec<ToolCall> {
-        tool_calls(self.first_message())
-    }
-
-    /// Returns the message of the first choice.
-    pub fn into_message(mut self) -> AssistantMessage {
-        let first = self.0.get_mut("choices").and_then(|choices| choices.get_mut(0));
-        let message = first.and_then(|first| first.get_mut("message"));
-        AssistantMessage(message.map(Value::take).unwrap_or_default())
-    }
-
-    fn first_message(&self) -> &Value {
-        &self.0["choices"][0]["message"]
-    }
-}
-
-impl From<&ModelResponseText> for AssistantMessage {
-    /// Each step parses all responses of the view, so this skips everything but the message.
-    fn from(response: &ModelResponseText) -> Self {
-        #[derive(Deserialize)]
-        struct Response {
-            choices: Vec<Choice>,
-        }
-        #[derive(Deserialize)]
-        struct Choice {
-            message: Value,
-        }
-        let read: Option<Response> = serde_json::from_str(response.as_str()).ok();
-        match read.and_then(|read| read.choices.into_iter().next()) {
-            Some(Choice { message }) => Self(message),
-            None => ModelResponse(response.to_value()).into_message(),
-        }
-    }
-}
-
-impl AssistantMessage {
-    /// Returns the text of the message.
-    pub fn text(&self) -> &str {
-        text(&self.0)
-    }
-
-    /// Returns the tool calls of the message, in order.
-    pub fn tool_calls(&self) -> Vec<ToolCall> {
-        tool_calls(&self.0)
-    }
-
-    /// Returns the fields of the message.
-    pub fn into_fields(self) -> Map<String, Value> {
-        match self.0 {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        }
-    }
-}
-
-fn text(message: &Value) -> &str {
-    message["content"].as_str().unwrap_or_default()
-}
-
-fn tool_calls(message: &Value) -> Vec<ToolCall> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let calls = message["tool_calls"].as_array().into_iter().flatten();
-    calls
-        .map(|call| ToolCall {
-            id: text(&call["id"]),
-            name: text(&call["function"]["name"]),
-            arguments: text(&call["function"]["arguments"]),
-        })
-        .collect()
-}
+/// Fields of a provider that the engine carries and does not interpret.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProviderFields(pub Map<String, Value>);
 
 /// The progress of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -368,38 +276,5 @@ impl LlmErrorKind {
             | Self::ScriptEnded
             | Self::NotRecorded => false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use protocol::tool_call::ModelResponseText;
-    use serde_json::{Map, Value, json};
-
-    use super::{AssistantMessage, ModelResponse};
-
-    #[test]
-    fn message_of_a_text_equals_message_of_the_response() {
-        let message = json!({"content": "a", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]});
-        let whole_response =
-            json!({"id": "r", "choices": [{"index": 0, "message": message}, {"message": null}], "usage": {}});
-        let of_text = |response: Value| AssistantMessage::from(&ModelResponseText::from(&response));
-        assert_eq!(of_text(whole_response.clone()).into_fields(), message.as_object().unwrap().clone());
-        for response in [
-            whole_response,
-            json!({"choices": [{"message": message}, 5]}),
-            json!({"choices": [{"index": 0}]}),
-            json!({"choices": {"0": {"message": message}}}),
-            json!({"choices": []}),
-            json!({"choices": [{"message": "text"}]}),
-            json!("text"),
-            json!(null),
-        ] {
-            let read = of_text(response.clone());
-            let whole = ModelResponse(response);
-            assert_eq!((read.text(), read.tool_calls()), (whole.text(), whole.tool_calls()), "{whole:?}");
-            assert_eq!(read, whole.into_message());
-        }
-        assert_eq!(of_text(json!([])).into_fields(), Map::new());
     }
 }

@@ -18,7 +18,7 @@ const INSTRUCTIONS: &str = "You name conversations. Answer with one title of at 
 pub async fn generate_title(llm: &dyn Llm, message: &str) -> (String, Option<ModelCall>) {
     match llm.complete(&request(message), &|_| ()).await {
         Ok(completion) => {
-            let generated = first_line(completion.response.text().trim_matches(is_decoration));
+            let generated = first_line(completion.response.message.text.trim_matches(is_decoration));
             let title = if generated.is_empty() { first_line(message) } else { generated };
             (title, Some(ModelCall::from(&completion)))
         }
@@ -64,12 +64,11 @@ mod tests {
     use protocol::action::SystemAction;
     use protocol::metrics::TokenUsage;
     use protocol::record::ConversationStarted;
-    use serde_json::json;
 
     use super::*;
     use crate::clock;
     use crate::conversation::{ConversationStart, Effect, Input, InputKind, State, transition};
-    use crate::llm::{Completion, LlmError, LlmErrorKind, LlmProgress, ModelResponse};
+    use crate::llm::{AssistantMessage, Completion, LlmError, LlmErrorKind, LlmProgress, ModelResponse};
 
     /// Returns a fixed title, or fails.
     struct FixedTitle(Option<&'static str>);
@@ -94,7 +93,10 @@ mod tests {
                 LlmError { kind: LlmErrorKind::Unavailable, detail: String::new(), retry_after: None };
             let text = self.0.ok_or(unavailable)?;
             Ok(Completion {
-                response: ModelResponse(json!({"choices": [{"message": {"content": text}}]})),
+                response: ModelResponse {
+                    message: AssistantMessage { text: text.to_owned(), ..Default::default() },
+                    ..Default::default()
+                },
                 usage: TokenUsage { model: "clerk".into(), prompt_tokens: 7, ..TokenUsage::default() },
                 cost: Some(0.5),
                 latency: std::time::Duration::ZERO,

@@ -114,7 +114,7 @@ impl ToolServers for NoToolServers {
 pub fn announce(view: &View, offer: &ToolOffer) -> Vec<EventBody> {
     let mut events = Vec::new();
     if view.offered_tools() != offer.tools {
-        let tools = offer.tools.iter().map(Tool::to_openai).collect();
+        let tools = offer.tools.iter().map(Tool::to_stored).collect();
         events.push(Action::from(SystemAction { tools: Some(tools), ..Default::default() }).into());
     }
     let failures = offer.failures.iter().map(|ToolServerFailure { server, reason }| {

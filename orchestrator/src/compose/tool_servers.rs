@@ -18,8 +18,8 @@ pub(crate) fn tool_servers(
     agent: &dyn Agent,
 ) -> Arc<dyn ToolServers> {
     let late = agent.sandbox_tools();
-    let own = agent.system().tools.unwrap_or_default();
-    let own = own.iter().filter_map(Tool::from_openai).chain(late.iter().map(|late| late.tool.clone()));
+    let own = agent.system();
+    let own = Tool::all_from_stored(&own).chain(late.iter().map(|late| late.tool.clone()));
     let reserved = own.map(|tool| tool.name).collect();
     let servers = McpServers::new(servers.to_vec(), reserved, &host.local_environment);
     Arc::new(SandboxTools::new(Arc::new(servers), late))

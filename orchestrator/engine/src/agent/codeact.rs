@@ -8,7 +8,9 @@ use protocol::{Action, EventBody, Observation};
 use super::definition::AgentDefinition;
 use super::tools::{self, ToolError};
 use super::{Agent, AgentStep, ModelCall};
-use crate::llm::{Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, Tool, ToolCall};
+use crate::llm::{
+    AssistantMessage, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, Tool, ToolCall,
+};
 use crate::sandbox_tools::SandboxTool;
 use crate::view::View;
 
@@ -45,7 +47,7 @@ impl Agent for CodeActAgent {
     fn system(&self) -> SystemAction {
         SystemAction {
             content: self.definition.prompt.clone(),
-            tools: Some(self.tools().iter().map(Tool::to_openai).collect()),
+            tools: Some(self.tools().iter().map(Tool::to_stored).collect()),
             openhands_version: Some(V0_VERSION.to_owned()),
             agent_class: Some(self.name().to_owned()),
         }
@@ -69,8 +71,8 @@ impl Agent for CodeActAgent {
         let tools = self.tools().into_iter().chain(offered.iter().cloned()).collect();
         let request = LlmRequest { messages: view.messages(), tools };
         let mut completion = llm.complete(&request, on_progress).await?;
-        limit_response(&mut completion.response)?;
-        let mut step = self.step_from_response(&completion.response, offered);
+        let stored = limit_response(&mut completion.response)?;
+        let mut step = self.step_from_response(&completion.response.message, stored, offered);
         step.call = Some(ModelCall::from(&completion));
         Ok(step)
     }
@@ -87,20 +89,24 @@ impl CodeActAgent {
     }
 
     /// Converts a response to a step: its first call, or a message that waits for the user.
-    fn step_from_response(&self, response: &ModelResponse, offered: &[Tool]) -> AgentStep {
-        let calls = response.tool_calls();
-        match calls.first() {
+    fn step_from_response(
+        &self,
+        message: &AssistantMessage,
+        stored: ModelResponseText,
+        offered: &[Tool],
+    ) -> AgentStep {
+        match message.tool_calls.first() {
             Some(call) => {
                 let metadata = ToolCallMetadata {
                     function_name: call.name.clone(),
                     tool_call_id: call.id.clone(),
-                    model_response: ModelResponseText::from(&response.0),
-                    total_calls_in_response: calls.len() as u64,
+                    model_response: stored,
+                    total_calls_in_response: message.tool_calls.len() as u64,
                 };
-                self.step_from_call(call, metadata, response.text(), offered)
+                self.step_from_call(call, metadata, &message.text, offered)
             }
             None => {
-                let content = response.text().to_owned();
+                let content = message.text.clone();
                 let message = MessageAction { content, wait_for_response: true, ..Default::default() };
                 AgentStep::new(Action::from(message))
             }
@@ -134,16 +140,17 @@ impl CodeActAgent {
     }
 }
 
-/// Limits an untrusted response.
-fn limit_response(response: &mut ModelResponse) -> Result<(), LlmError> {
-    response.truncate_calls(MAX_CALLS);
-    match response.0.to_string().len() {
+/// Limits an untrusted response, and returns the text of it that is stored.
+fn limit_response(response: &mut ModelResponse) -> Result<ModelResponseText, LlmError> {
+    response.message.tool_calls.truncate(MAX_CALLS);
+    let stored = ModelResponseText::from(&response.to_stored());
+    match stored.as_str().len() {
         length if length > MAX_RESPONSE_BYTES => Err(LlmError {
             kind: LlmErrorKind::Malformed,
             detail: format!("the response has {length} bytes, more than {MAX_RESPONSE_BYTES}"),
             retry_after: None,
         }),
-        _ => Ok(()),
+        _ => Ok(stored),
     }
 }
 
@@ -160,10 +167,14 @@ mod tests {
     use crate::agent::tools::ToolName;
 
     fn respond(message: serde_json::Value) -> AgentStep {
-        let response = ModelResponse(json!({"id": "r", "choices": [{"message": message}]}));
+        let stored = json!({"id": "r", "choices": [{"message": message}]});
+        let message = ModelResponse::from_stored(stored.clone()).message;
         let definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
-        CodeActAgent { definition, command_timeout: 120.0, declares_risk: false }
-            .step_from_response(&response, &[echo()])
+        CodeActAgent { definition, command_timeout: 120.0, declares_risk: false }.step_from_response(
+            &message,
+            ModelResponseText::from(&stored),
+            &[echo()],
+        )
     }
 
     fn echo() -> Tool {
@@ -222,12 +233,13 @@ mod tests {
     #[test]
     fn hostile_response_is_limited() {
         let response = |calls: usize, length: usize| {
-            let call = json!({"id": "c", "type": "function", "function": {"name": "x".repeat(length), "arguments": ""}});
-            ModelResponse(json!({"choices": [{"message": {"tool_calls": vec![call; calls]}}]}))
+            let call = ToolCall { id: "c".into(), name: "x".repeat(length), ..Default::default() };
+            let message = AssistantMessage { tool_calls: vec![call; calls], ..Default::default() };
+            ModelResponse { message, ..Default::default() }
         };
         let mut many = response(3000, 1);
         limit_response(&mut many).unwrap();
-        assert_eq!(many.tool_calls().len(), MAX_CALLS);
+        assert_eq!(many.message.tool_calls.len(), MAX_CALLS);
         limit_response(&mut response(1, MAX_RESPONSE_BYTES)).unwrap_err();
     }
 

@@ -55,10 +55,10 @@ fn describe(entry: &ViewEntry) -> String {
     match (&event.body, &event.tool_call_metadata) {
         (EventBody::Action(_), Some(metadata)) => {
             let message = AssistantMessage::from(&metadata.model_response);
-            let mut calls = message.tool_calls().into_iter();
+            let mut calls = message.tool_calls.into_iter();
             let arguments = calls.find(|call| call.id == metadata.tool_call_id).map(|call| call.arguments);
             // The text of the response is included once, with its first call.
-            let text = message.text();
+            let text = message.text;
             let prefix = if entry.group == id && !text.is_empty() {
                 format!(" said: {text}\nIt")
             } else {

@@ -5,5 +5,5 @@ use super::summarizing::SummaryForm;
 pub(super) const SUMMARY_FORM: SummaryForm = SummaryForm {
     instructions: include_str!("llm.md"),
     tools: Vec::new,
-    read: |response| response.text().to_owned(),
+    read: |message| message.text.clone(),
 };

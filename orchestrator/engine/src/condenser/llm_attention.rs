@@ -11,7 +11,7 @@ use super::bounded_request::{complete_about, max_cost};
 use super::forgetting::{HistoryBounds, between, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::agent::ModelCall;
-use crate::llm::{ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ModelResponse, Tool};
+use crate::llm::{AssistantMessage, ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, Tool};
 use crate::view::{Retention, View, ViewEntry};
 
 /// Maximum length of an event in the request, in characters: enough to rank it.
@@ -40,7 +40,7 @@ impl Condenser for LlmAttention {
         let request = |events: &str| request(&view, events);
         let completion =
             complete_about(self.llm.as_ref(), &candidates, MAX_EVENT_CHARS, &request, on_progress).await?;
-        let kept = select_groups(&candidates, &ranking(&completion.response), room);
+        let kept = select_groups(&candidates, &ranking(&completion.response.message), room);
         let forgotten: Vec<_> = candidates.into_iter().filter(|entry| !kept.contains(&entry.group)).collect();
         Ok(condensation(&view, &forgotten, None, Some(ModelCall::from(&completion))))
     }
@@ -75,13 +75,13 @@ fn request(view: &View, events: &str) -> LlmRequest {
 }
 
 /// Parses the ids from a tool call, or from a list in the text, in the model's order. Ignores everything else.
-fn ranking(response: &ModelResponse) -> Vec<EventId> {
-    let called = response.tool_calls().into_iter().find(|call| call.name == NAME).and_then(|call| {
+fn ranking(message: &AssistantMessage) -> Vec<EventId> {
+    let called = message.tool_calls.iter().find(|call| call.name == NAME).and_then(|call| {
         let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
         arguments.get("ids")?.as_array().cloned()
     });
     let written = || {
-        let text = response.text();
+        let text = &message.text;
         let list = text.get(text.find('[')?..=text.rfind(']')?)?;
         serde_json::from_str::<Vec<Value>>(list).ok()
     };

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::summarizing::SummaryForm;
-use crate::llm::{ModelResponse, Tool};
+use crate::llm::{AssistantMessage, Tool};
 
 pub(super) const SUMMARY_FORM: SummaryForm =
     SummaryForm { instructions: include_str!("structured.md"), tools: || vec![tool()], read };
@@ -46,10 +46,10 @@ fn tool() -> Tool {
 }
 
 /// Formats the filled-in form. Without a tool call it is the text of the response.
-fn read(response: &ModelResponse) -> String {
-    let call = response.tool_calls().into_iter().find(|call| call.name == NAME);
+fn read(message: &AssistantMessage) -> String {
+    let call = message.tool_calls.iter().find(|call| call.name == NAME);
     let form = call.and_then(|call| serde_json::from_str::<Map<String, Value>>(&call.arguments).ok());
-    let Some(form) = form else { return response.text().to_owned() };
+    let Some(form) = form else { return message.text.clone() };
     let sections = FIELDS.iter().filter_map(|(name, heading, _)| {
         let text = match form.get(*name)? {
             Value::Null => return None,

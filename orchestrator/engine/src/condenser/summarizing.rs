@@ -8,7 +8,7 @@ use super::bounded_request::{complete_about, max_cost, shorten};
 use super::forgetting::{HistoryBounds, SummaryMode, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::agent::ModelCall;
-use crate::llm::{ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ModelResponse, Tool};
+use crate::llm::{AssistantMessage, ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, Tool};
 use crate::view::{Retention, View};
 
 /// Maximum length of a summary, in characters. The middle of a longer one is removed.
@@ -27,7 +27,7 @@ pub(super) struct Summarizing {
 pub(super) struct SummaryForm {
     pub(super) instructions: &'static str,
     pub(super) tools: fn() -> Vec<Tool>,
-    pub(super) read: fn(&ModelResponse) -> String,
+    pub(super) read: fn(&AssistantMessage) -> String,
 }
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl Condenser for Summarizing {
         let completion =
             complete_about(self.llm.as_ref(), &forgotten, self.max_event_length, &request, on_progress)
                 .await?;
-        let summary = match (self.form.read)(&completion.response) {
+        let summary = match (self.form.read)(&completion.response.message) {
             // Condenses anyway: the call has its cost, and the history is too long.
             text if text.trim().is_empty() => {
                 format!("{before}\n\nThe next {} events were forgotten without a summary.", forgotten.len())

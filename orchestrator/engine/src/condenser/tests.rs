@@ -69,7 +69,7 @@ impl Llm for FunctionLlm {
             retry_after: None,
         })?;
         Ok(Completion {
-            response: ModelResponse(json!({"id": "s", "choices": [{"message": message}]})),
+            response: ModelResponse::from_stored(json!({"id": "s", "choices": [{"message": message}]})),
             usage: TokenUsage { model: "function".into(), prompt_tokens: 7, ..TokenUsage::default() },
             cost: Some(0.25),
             latency: Duration::from_secs(1),

@@ -83,9 +83,9 @@ impl StepRunner {
             return 0.0;
         }
         let TeamMember { agent, condenser, llm, .. } = &self.member;
-        let own = agent.system().tools.unwrap_or_default();
-        let tools = own.iter().filter_map(Tool::from_openai).chain(view.offered_tools().iter().cloned());
-        let request = LlmRequest { messages: view.messages(), tools: tools.collect() };
+        let own = agent.system();
+        let tools = Tool::all_from_stored(&own).chain(view.offered_tools().iter().cloned()).collect();
+        let request = LlmRequest { messages: view.messages(), tools };
         let tokens = request.token_upper_bound();
         llm.max_cost(tokens).max(condenser.max_cost(tokens))
     }

@@ -271,7 +271,7 @@ fn fingerprint(action: &Action) -> u64 {
 
 /// Hash of a tool call's name and arguments. `None` if the model's response does not have the call.
 fn fingerprint_of_call(metadata: &ToolCallMetadata) -> Option<u64> {
-    let calls = AssistantMessage::from(&metadata.model_response).tool_calls();
+    let calls = AssistantMessage::from(&metadata.model_response).tool_calls;
     let call = calls.into_iter().find(|call| call.id == metadata.tool_call_id)?;
     Some(hash(&(call.name, call.arguments)))
 }

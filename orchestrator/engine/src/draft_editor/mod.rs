@@ -146,7 +146,7 @@ async fn rewrite(draft: &EditAction, lines: &DraftLines, llm: &dyn Llm) -> Draft
     ];
     match llm.complete(&LlmRequest { messages, tools: Vec::new() }, &|_| ()).await {
         Ok(completion) => DraftResult {
-            edit: lines.parse_response(draft, completion.response.text()).map(Box::new),
+            edit: lines.parse_response(draft, &completion.response.message.text).map(Box::new),
             call: Some(ModelCall::from(&completion)),
         },
         Err(error) => DraftResult::failed(format!("the model that applies drafts failed: {error}")),

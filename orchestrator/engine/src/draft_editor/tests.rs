@@ -214,7 +214,7 @@ impl Llm for QueuedLlm {
         self.called.notify_one();
         let Some(message) = response else { std::future::pending().await };
         Ok(Completion {
-            response: ModelResponse(json!({"id": "r", "choices": [{"message": message}]})),
+            response: ModelResponse::from_stored(json!({"id": "r", "choices": [{"message": message}]})),
             usage: TokenUsage { prompt_tokens: 1, ..TokenUsage::default() },
             cost: Some(1.0),
             latency: Duration::from_secs(1),

@@ -188,9 +188,7 @@ pub(crate) fn assert_paired(messages: &[ChatMessage]) {
             other => {
                 assert!(expected.is_empty(), "calls without results: {expected:?}");
                 if let ChatMessage::Assistant(message) = other {
-                    let calls = message.get("tool_calls").and_then(|calls| calls.as_array());
-                    let ids = calls.into_iter().flatten().map(|call| call["id"].as_str().unwrap().to_owned());
-                    expected = ids.collect();
+                    expected = message.tool_calls.iter().map(|call| call.id.clone()).collect();
                 }
             }
         }
@@ -209,7 +207,7 @@ pub(crate) fn texts(messages: &[ChatMessage]) -> Vec<String> {
         .map(|message| match message {
             ChatMessage::System(text) => text.clone(),
             ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => text(parts),
-            ChatMessage::Assistant(message) => message["content"].as_str().unwrap().to_owned(),
+            ChatMessage::Assistant(message) => message.text.clone(),
         })
         .collect()
 }

@@ -75,15 +75,16 @@ impl<'a> MessageRenderer<'a> {
 
     /// Renders a response and the results of its calls.
     fn render_response(&self, message: AssistantMessage, group: EventId, messages: &mut Vec<ChatMessage>) {
-        let calls = message.tool_calls();
-        messages.push(ChatMessage::Assistant(message.into_fields()));
-        for call in calls {
-            let result = self.results.get(&(group, call.id.as_str()));
+        let calls: Vec<_> =
+            message.tool_calls.iter().map(|call| (call.id.clone(), call.name.clone())).collect();
+        messages.push(ChatMessage::Assistant(message));
+        for (call_id, name) in calls {
+            let result = self.results.get(&(group, call_id.as_str()));
             let parts = result.map_or_else(
                 || vec![MessagePart::Text("The call was not made.".to_owned())],
                 |entry| entry.parts(),
             );
-            messages.push(ChatMessage::ToolResult { call_id: call.id, name: call.name, parts });
+            messages.push(ChatMessage::ToolResult { call_id, name, parts });
         }
     }
 
@@ -186,10 +187,7 @@ fn end_of(output: &str) -> String {
 }
 
 fn assistant(text: &str) -> ChatMessage {
-    let mut message = serde_json::Map::new();
-    message.insert("role".into(), "assistant".into());
-    message.insert("content".into(), text.into());
-    ChatMessage::Assistant(message)
+    ChatMessage::Assistant(AssistantMessage { text: text.to_owned(), ..Default::default() })
 }
 
 fn user(text: String) -> ChatMessage {

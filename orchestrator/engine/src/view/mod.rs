@@ -167,7 +167,7 @@ impl View {
             .filter(|entry| entry.group == latest.group && entry.event.cause.is_none())
             .filter_map(|entry| Some(entry.event.tool_call_metadata.as_ref()?.tool_call_id.as_str()))
             .collect();
-        let calls = AssistantMessage::from(&metadata.model_response).tool_calls();
+        let calls = AssistantMessage::from(&metadata.model_response).tool_calls;
         let call = calls.into_iter().find(|call| !made.contains(call.id.as_str()))?;
         let metadata = ToolCallMetadata {
             function_name: call.name.clone(),
@@ -223,8 +223,7 @@ impl View {
         match &event.body {
             // The tools are sent separately from the messages.
             EventBody::Action(Action::System(system)) if event.source == EventSource::Environment => {
-                let tools = system.tools.iter().flatten().filter_map(Tool::from_openai);
-                self.offered = Arc::new(tools.collect());
+                self.offered = Arc::new(Tool::all_from_stored(system).collect());
             }
             EventBody::Action(Action::Condensation(condensation)) => self.condense(event, condensation),
             EventBody::Action(Action::CondensationRequest(_)) => {

@@ -58,7 +58,7 @@ fn result(message: &ChatMessage) -> (&str, &str) {
 fn calls_of_one_response_are_one_message_with_results() {
     let messages = log(vec![user_message("go"), runs("a"), ran("a"), runs("b"), ran("b")]).messages();
     assert_eq!(messages.len(), 4);
-    assert!(matches!(&messages[1], ChatMessage::Assistant(message) if message["content"] == "both"));
+    assert!(matches!(&messages[1], ChatMessage::Assistant(message) if message.text == "both"));
     assert_eq!(result(&messages[2]), ("a", "output of a"));
     assert_eq!(result(&messages[3]), ("b", "output of b"));
 }

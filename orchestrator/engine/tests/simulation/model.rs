@@ -104,7 +104,7 @@ impl Llm for Model {
         };
         let id = format!("response-{}", self.roll(u32::MAX));
         Ok(Completion {
-            response: ModelResponse(json!({"id": id, "choices": [{"message": message}]})),
+            response: ModelResponse::from_stored(json!({"id": id, "choices": [{"message": message}]})),
             usage: TokenUsage { prompt_tokens: 10, completion_tokens: 1, ..Default::default() },
             cost: Some(PRICE * f64::from(self.roll(8) + 1) / 8.0),
             latency: Duration::from_secs(1),

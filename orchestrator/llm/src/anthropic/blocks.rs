@@ -1,18 +1,17 @@
 //! The model's own turns: from the message that is kept to the blocks that go back. Pure.
 
-use serde_json::{Map, Value, json};
-
-use crate::wire::merge::text;
+use engine::llm::{AssistantMessage, ToolCall};
+use serde_json::{Value, json};
 
 /// Where a message keeps the blocks as they came, when the rest of it does not say the same.
 pub(crate) const CONTENT: &str = "anthropic_content";
 
 /// The blocks of a turn. Of what was kept, calls that were taken out of the message are left out: the engine drops those
 /// that are too many, and a call without a result is refused.
-pub(super) fn of_message(message: &Map<String, Value>) -> Vec<Value> {
-    match message.get(CONTENT).and_then(Value::as_array) {
+pub(super) fn of_message(message: &AssistantMessage) -> Vec<Value> {
+    match message.provider_fields.0.get(CONTENT).and_then(Value::as_array) {
         Some(kept) => {
-            let made: Vec<&str> = calls(message).map(|call| text_of(call, "id")).collect();
+            let made: Vec<&str> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
             let is_sent = |block: &&Value| match text_of(block, "type") {
                 "tool_use" => made.contains(&text_of(block, "id")),
                 "text" => !is_blank(text_of(block, "text")),
@@ -25,10 +24,9 @@ pub(super) fn of_message(message: &Map<String, Value>) -> Vec<Value> {
 }
 
 /// The blocks that a message without blocks of its own stands for: its text, then its calls.
-pub(super) fn rebuilt(message: &Map<String, Value>) -> Vec<Value> {
-    let said = text(message, "content");
-    let said = (!is_blank(said)).then(|| text_block(said));
-    said.into_iter().chain(calls(message).map(call_block)).collect()
+pub(super) fn rebuilt(message: &AssistantMessage) -> Vec<Value> {
+    let text = (!is_blank(&message.text)).then(|| text_block(&message.text));
+    text.into_iter().chain(message.tool_calls.iter().map(call_block)).collect()
 }
 
 pub(super) fn text_block(text: &str) -> Value {
@@ -49,17 +47,12 @@ pub(super) fn call_id(id: &str) -> String {
     }
 }
 
-fn calls(message: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    message.get("tool_calls").and_then(Value::as_array).into_iter().flatten()
-}
-
-fn call_block(call: &Value) -> Value {
-    let function = &call["function"];
+fn call_block(call: &ToolCall) -> Value {
     json!({
         "type": "tool_use",
-        "id": call_id(text_of(call, "id")),
-        "name": text_of(function, "name"),
-        "input": input(text_of(function, "arguments")),
+        "id": call_id(&call.id),
+        "name": call.name,
+        "input": input(&call.arguments),
     })
 }
 
@@ -90,7 +83,7 @@ mod tests {
     use super::*;
 
     fn blocks(message: Value) -> Value {
-        of_message(message.as_object().unwrap()).into()
+        of_message(&AssistantMessage::from_stored(message)).into()
     }
 
     fn call(id: &str, arguments: &str) -> Value {

@@ -1,5 +1,6 @@
 //! From Anthropic's message to the answer in OpenAI's shape, which the decoder that all wires share completes. Pure.
 
+use engine::llm::{AssistantMessage, ModelResponse, ProviderFields, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::blocks;
@@ -7,19 +8,23 @@ use crate::wire::decode::{self, Decoded, Problem};
 use crate::wire::merge::text;
 
 /// Fields that the answer says in its own words.
-const TRANSLATED: [&str; 7] =
-    ["content", "role", "type", "stop_reason", "stop_sequence", "stop_details", "usage"];
+const TRANSLATED: [&str; 7] = ["id", "role", "type", "stop_reason", "stop_sequence", "stop_details", "usage"];
 
 pub(super) fn decode(body: Value) -> Result<Decoded, Problem> {
-    let Value::Object(mut body) = body else { return Err(Problem::NoObject) };
-    let Some(Value::Array(content)) = body.remove("content") else { return Err(Problem::NoContent) };
-    let finish_reason = finish_reason(text(&body, "stop_reason"));
-    let usage = body.get("usage").map_or(Value::Null, usage);
-    TRANSLATED.into_iter().for_each(|field| drop(body.remove(field)));
-    body.insert("usage".into(), usage);
-    let choice = json!({ "index": 0, "finish_reason": finish_reason, "message": message(content) });
-    body.insert("choices".into(), vec![choice].into());
-    decode::decode(Value::Object(body))
+    let Value::Object(mut fields) = body else { return Err(Problem::NoObject) };
+    let Some(Value::Array(content)) = fields.remove("content") else { return Err(Problem::NoContent) };
+    let id = text(&fields, "id").to_owned();
+    let finish_reason = finish_reason(text(&fields, "stop_reason")).to_owned();
+    let usage = fields.get("usage").map_or(Value::Null, usage);
+    TRANSLATED.into_iter().for_each(|field| drop(fields.remove(field)));
+    fields.insert("usage".into(), usage);
+    decode::complete(ModelResponse {
+        id,
+        message: message(content),
+        finish_reason,
+        choice_fields: ProviderFields::default(),
+        provider_fields: ProviderFields(fields),
+    })
 }
 
 /// In OpenAI's words; V0 and LiteLLM use the same.
@@ -33,23 +38,24 @@ fn finish_reason(stop_reason: &str) -> &'static str {
 }
 
 /// The blocks are kept too when text and calls alone do not give them back.
-fn message(content: Vec<Value>) -> Map<String, Value> {
+fn message(content: Vec<Value>) -> AssistantMessage {
     let blocks: Vec<Value> = content.into_iter().filter_map(without_nulls).collect();
     let texts_of = |kind: &str, field: &str| -> Option<String> {
         let of_kind: Vec<_> = blocks.iter().filter(|block| block["type"] == kind).collect();
         let texts = of_kind.iter().filter_map(|block| block[field].as_str());
         (!of_kind.is_empty()).then(|| texts.collect())
     };
-    let calls: Vec<Value> = blocks.iter().filter(|block| block["type"] == "tool_use").map(call).collect();
-    let mut message = Map::from_iter([
-        ("content".to_owned(), texts_of("text", "text").into()),
-        ("tool_calls".to_owned(), calls.into()),
-    ]);
+    let mut fields = Map::new();
     if let Some(reasoning) = texts_of("thinking", "thinking") {
-        message.insert("reasoning_content".into(), reasoning.into());
+        fields.insert("reasoning_content".into(), reasoning.into());
     }
+    let mut message = AssistantMessage {
+        text: texts_of("text", "text").unwrap_or_default(),
+        tool_calls: blocks.iter().filter(|block| block["type"] == "tool_use").map(call).collect(),
+        provider_fields: ProviderFields(fields),
+    };
     if blocks::rebuilt(&message) != blocks {
-        message.insert(blocks::CONTENT.into(), blocks.into());
+        message.provider_fields.0.insert(blocks::CONTENT.into(), blocks.into());
     }
     message
 }
@@ -59,16 +65,13 @@ fn without_nulls(block: Value) -> Option<Value> {
     Some(Value::Object(block.into_iter().filter(|(_, value)| !value.is_null()).collect()))
 }
 
-fn call(block: &Value) -> Value {
+fn call(block: &Value) -> ToolCall {
+    let text = |name: &str| block[name].as_str().unwrap_or_default().to_owned();
     let arguments = match &block["input"] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    json!({
-        "id": block["id"],
-        "type": "function",
-        "function": { "name": block["name"], "arguments": arguments },
-    })
+    ToolCall { id: text("id"), name: text("name"), arguments, provider_fields: ProviderFields::default() }
 }
 
 /// OpenAI counts what was read from and written to the cache among the tokens sent, Anthropic beside them.
@@ -93,7 +96,7 @@ mod tests {
 
     fn decoded(content: Value) -> Value {
         let body = json!({ "id": "m", "content": content, "stop_reason": "end_turn" });
-        super::decode(body).unwrap().response.0["choices"][0]["message"].take()
+        super::decode(body).unwrap().response.message.to_stored().into()
     }
 
     #[test]
@@ -108,7 +111,7 @@ mod tests {
             "usage": { "input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20, "output_tokens": 5 },
         });
         let decoded = super::decode(body).unwrap();
-        let mut response = decoded.response.0;
+        let mut response = decoded.response.to_stored();
         assert!(response["created"].take().is_i64());
         assert_eq!(
             response,

@@ -111,6 +111,8 @@ fn mark(block: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use engine::llm::AssistantMessage;
+
     use super::*;
 
     fn encode(change: impl FnOnce(&mut LlmConfig), request: &LlmRequest) -> Value {
@@ -133,7 +135,7 @@ mod tests {
     }
 
     fn said(message: Value) -> ChatMessage {
-        ChatMessage::Assistant(message.as_object().unwrap().clone())
+        ChatMessage::Assistant(AssistantMessage::from_stored(message))
     }
 
     fn calls(ids: &[&str]) -> ChatMessage {

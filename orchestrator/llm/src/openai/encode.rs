@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use engine::llm::{ChatMessage, LlmRequest, MessagePart, Tool};
+use engine::llm::{AssistantMessage, ChatMessage, LlmRequest, MessagePart, Tool};
 use serde_json::{Map, Value, json};
 
 use crate::anthropic;
@@ -44,7 +44,7 @@ impl Encoder {
         }
         let mut body = Map::from_iter([("messages".to_owned(), Value::Array(messages))]);
         if !request.tools.is_empty() {
-            body.insert("tools".into(), request.tools.iter().map(Tool::to_openai).collect());
+            body.insert("tools".into(), request.tools.iter().map(Tool::to_stored).collect());
         }
         body
     }
@@ -113,18 +113,14 @@ fn shown(images: &mut VecDeque<Value>) -> Option<Value> {
 }
 
 /// What both wires know.
-const COMMON_FIELDS: [&str; 2] = ["content", "tool_calls"];
+const COMMON_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
 
 /// As it came, but without nulls, which strict servers refuse, and never empty, which all refuse. Of an answer that came
 /// over the other wire only what both know.
-fn echoed(message: &Map<String, Value>) -> Value {
-    let is_foreign = message.contains_key(anthropic::CONTENT);
-    let mut message: Map<String, Value> = message
-        .iter()
-        .filter(|(key, value)| !value.is_null() && (!is_foreign || COMMON_FIELDS.contains(&key.as_str())))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    message.insert("role".into(), "assistant".into());
+fn echoed(message: &AssistantMessage) -> Value {
+    let is_foreign = message.provider_fields.0.contains_key(anthropic::CONTENT);
+    let mut message = message.to_stored();
+    message.retain(|key, value| !value.is_null() && (!is_foreign || COMMON_FIELDS.contains(&key.as_str())));
     if !message.contains_key("tool_calls") {
         message.entry("content").or_insert_with(|| "".into());
     }
@@ -198,9 +194,9 @@ mod tests {
         let messages = vec![
             ChatMessage::System("be good".into()),
             ChatMessage::User(vec![text("one"), text("two")]),
-            ChatMessage::Assistant(said.as_object().unwrap().clone()),
+            ChatMessage::Assistant(AssistantMessage::from_stored(said.clone())),
             result("a", vec![text("done")]),
-            ChatMessage::Assistant(Map::new()),
+            ChatMessage::Assistant(AssistantMessage::default()),
         ];
         assert_eq!(
             encode(|_| (), messages),
@@ -217,7 +213,8 @@ mod tests {
     #[test]
     fn of_an_answer_over_the_other_wire_goes_what_both_know() {
         let said = json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "anthropic_content": [] });
-        let encoded = encode(|_| (), vec![ChatMessage::Assistant(said.as_object().unwrap().clone())]);
+        let encoded =
+            encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(said.clone()))]);
         assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
     }
 

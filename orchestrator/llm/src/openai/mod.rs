@@ -1,5 +1,6 @@
 //! OpenAI's chat completions, as every compatible server speaks them.
 
+mod decode;
 mod encode;
 mod fold;
 mod parameters;
@@ -8,7 +9,7 @@ use engine::llm::LlmRequest;
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, LlmConfig};
-use crate::wire::decode::{Decoded, Problem, decode};
+use crate::wire::decode::{Decoded, Problem};
 use crate::wire::endpoint::{Api, Endpoint};
 use crate::wire::{Fold, Parts, Wire};
 use encode::Encoder;
@@ -57,7 +58,7 @@ impl Wire for OpenAi {
     }
 
     fn decode(&self, body: Value) -> Result<Decoded, Problem> {
-        decode(body)
+        decode::decode(body)
     }
 }
 

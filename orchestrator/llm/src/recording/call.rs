@@ -62,7 +62,7 @@ impl From<&Result<Completion, LlmError>> for Outcome {
     fn from(result: &Result<Completion, LlmError>) -> Self {
         match result {
             Ok(Completion { response, usage, cost, latency }) => Self::Answer {
-                response: response.0.clone(),
+                response: response.to_stored(),
                 usage: usage.clone(),
                 cost: *cost,
                 latency_seconds: latency.as_secs_f64(),
@@ -81,7 +81,7 @@ impl From<Outcome> for Result<Completion, LlmError> {
         let duration = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         match outcome {
             Outcome::Answer { response, usage, cost, latency_seconds } => Ok(Completion {
-                response: ModelResponse(response),
+                response: ModelResponse::from_stored(response),
                 usage,
                 cost,
                 latency: duration(latency_seconds),
@@ -113,7 +113,7 @@ impl Call {
 /// A request as JSON.
 pub(super) fn described(request: &LlmRequest) -> Value {
     let messages: Value = request.messages.iter().map(message).collect();
-    let tools: Value = request.tools.iter().map(Tool::to_openai).collect();
+    let tools: Value = request.tools.iter().map(Tool::to_stored).collect();
     json!({ "messages": messages, "tools": tools })
 }
 
@@ -128,7 +128,7 @@ fn message(message: &ChatMessage) -> Value {
     match message {
         ChatMessage::System(text) => json!({ "system": text }),
         ChatMessage::User(said) => json!({ "user": parts(said) }),
-        ChatMessage::Assistant(message) => json!({ "assistant": message }),
+        ChatMessage::Assistant(message) => json!({ "assistant": message.to_stored() }),
         ChatMessage::ToolResult { call_id, name, parts: result } => {
             json!({ "tool_result": { "call_id": call_id, "name": name, "parts": parts(result) } })
         }

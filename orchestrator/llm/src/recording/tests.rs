@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use engine::llm::{ChatMessage, Llm, LlmErrorKind, LlmRequest, MessagePart, Tool};
+use engine::llm::{AssistantMessage, ChatMessage, Llm, LlmErrorKind, LlmRequest, MessagePart, Tool};
 use engine::secrets::{Redactor, Secret, SecretRegistry};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn request(text: &str) -> LlmRequest {
         messages: vec![
             ChatMessage::System("be good".into()),
             ChatMessage::User(vec![MessagePart::Text(text.into()), MessagePart::Image("data:x".into())]),
-            ChatMessage::Assistant(json!({ "content": "so" }).as_object().unwrap().clone()),
+            ChatMessage::Assistant(AssistantMessage { text: "so".into(), ..Default::default() }),
             ChatMessage::ToolResult { call_id: "c".into(), name: "run".into(), parts: vec![] },
         ],
         tools: vec![Tool { name: "run".into(), description: "runs".into(), parameters: json!({}) }],
@@ -59,7 +59,7 @@ async fn recording_of_one_conversation_replays_in_another() {
     assert!(!file.contains("first-id"), "{file}");
     let llm = ReplayLlm::open(folder.path(), of("second-id")).unwrap();
     let answer = llm.complete(&request("in /w/second-id"), &|_| ()).await.unwrap();
-    assert_eq!(answer.response.text(), "Look into /w/second-id/src.");
+    assert_eq!(answer.response.message.text, "Look into /w/second-id/src.");
 }
 
 #[tokio::test]
@@ -70,10 +70,11 @@ async fn what_is_recorded_is_said_again() {
     let llm = replay(&folder);
     assert_eq!(llm.model(), "scripted");
     let one = llm.complete(&request("one"), &|_| ()).await.unwrap();
-    assert_eq!(one.response.text(), "The key is <secret_hidden>.");
+    assert_eq!(one.response.message.text, "The key is <secret_hidden>.");
     assert_eq!(one.usage, recorded[0].as_ref().unwrap().usage);
     assert_eq!(llm.complete(&request("two"), &|_| ()).await, recorded[1]);
-    assert_eq!(llm.complete(&request("three"), &|_| ()).await, recorded[2]);
+    let three = llm.complete(&request("three"), &|_| ()).await.unwrap();
+    assert_eq!(three.response.to_stored(), recorded[2].as_ref().unwrap().response.to_stored());
     let error = llm.complete(&request("three"), &|_| ()).await.unwrap_err();
     assert_eq!(
         (error.kind, error.detail.as_str()),
@@ -204,5 +205,6 @@ async fn secret_that_the_model_repeats_is_restored_by_replay() {
     let file = std::fs::read_to_string(folder.path().join("000001.json")).unwrap();
     assert!(!file.contains("hunter2") && file.contains("<secret_hidden:TOKEN:"), "{file}");
     let replayed = ReplayLlm::open(folder.path(), redaction).unwrap();
-    assert_eq!(replayed.complete(&request(TOKEN), &|_| ()).await.unwrap().response, recorded.response);
+    let replayed = replayed.complete(&request(TOKEN), &|_| ()).await.unwrap();
+    assert_eq!(replayed.response.to_stored(), recorded.response.to_stored());
 }

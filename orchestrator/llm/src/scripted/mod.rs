@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::llm::{
-    ChatMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, MessagePart, ModelResponse,
+    AssistantMessage, ChatMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest,
+    MessagePart, ModelResponse, ProviderFields, ToolCall,
 };
 use protocol::metrics::TokenUsage;
 use serde_json::{Value, json};
@@ -72,7 +73,8 @@ impl ScriptedLlm {
             Entry::Answer { text, calls, usage } => (text.as_deref(), calls, *usage),
             Entry::Error(kind) => return Err(*kind),
         };
-        let calls: Vec<Value> = (1..).zip(calls).map(|(place, call)| call.to_openai(number, place)).collect();
+        let calls: Vec<ToolCall> =
+            (1..).zip(calls).map(|(place, call)| call.to_call(number, place)).collect();
         let usage = usage.unwrap_or_else(|| ScriptedUsage {
             prompt_tokens: tokens(request_chars(request)),
             completion_tokens: tokens(text.unwrap_or_default().chars().count() + chars(&calls)),
@@ -89,27 +91,27 @@ impl ScriptedLlm {
         &self,
         number: usize,
         text: Option<&str>,
-        calls: Vec<Value>,
+        tool_calls: Vec<ToolCall>,
         usage: ScriptedUsage,
     ) -> ModelResponse {
-        let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" };
-        let calls = if calls.is_empty() { Value::Null } else { Value::Array(calls) };
-        ModelResponse(json!({
-            "id": response_id(number),
-            "created": 0,
-            "model": self.script.model,
-            "object": "chat.completion",
-            "choices": [{
-                "index": 0,
-                "finish_reason": finish_reason,
-                "message": { "content": text, "role": "assistant", "tool_calls": calls, "function_call": null },
-            }],
-            "usage": {
-                "prompt_tokens": usage.prompt_tokens,
-                "completion_tokens": usage.completion_tokens,
-                "total_tokens": usage.total(),
-            },
-        }))
+        let finish_reason = if tool_calls.is_empty() { "stop" } else { "tool_calls" };
+        let text = text.unwrap_or_default().to_owned();
+        let usage = json!({
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "total_tokens": usage.total(),
+        });
+        let model = self.script.model.as_str().into();
+        let fields = [("created", 0.into()), ("model", model), ("usage", usage)];
+        ModelResponse {
+            id: response_id(number),
+            message: AssistantMessage { text, tool_calls, ..AssistantMessage::default() },
+            finish_reason: finish_reason.to_owned(),
+            choice_fields: ProviderFields::default(),
+            provider_fields: ProviderFields(
+                fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+            ),
+        }
     }
 
     fn token_usage(&self, number: usize, usage: ScriptedUsage) -> TokenUsage {
@@ -159,8 +161,8 @@ fn tokens(chars: usize) -> u64 {
     chars.div_ceil(4) as u64
 }
 
-fn chars(values: &[Value]) -> usize {
-    values.iter().map(|value| value.to_string().len()).sum()
+fn chars(calls: &[ToolCall]) -> usize {
+    calls.iter().map(|call| call.to_stored().to_string().len()).sum()
 }
 
 fn request_chars(request: &LlmRequest) -> usize {
@@ -171,7 +173,7 @@ fn request_chars(request: &LlmRequest) -> usize {
     let messages = request.messages.iter().map(|message| match message {
         ChatMessage::System(text) => text.chars().count(),
         ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => parts.iter().map(part).sum(),
-        ChatMessage::Assistant(message) => Value::Object(message.clone()).to_string().len(),
+        ChatMessage::Assistant(message) => Value::Object(message.to_stored()).to_string().len(),
     });
     messages.sum()
 }

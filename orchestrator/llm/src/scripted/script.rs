@@ -1,8 +1,8 @@
 //! The file of a script: what may stand in it, and where it is wrong.
 
-use engine::llm::LlmErrorKind;
+use engine::llm::{LlmErrorKind, ProviderFields, ToolCall};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::error_name::ErrorName;
 
@@ -106,16 +106,17 @@ impl TryFrom<Fields> for Entry {
 
 impl ScriptedCall {
     /// The shape that a call has in an answer.
-    pub(super) fn to_openai(&self, number: usize, place: usize) -> Value {
+    pub(super) fn to_call(&self, number: usize, place: usize) -> ToolCall {
         let arguments = match &self.arguments {
             Arguments::Object(map) => Value::Object(map.clone()).to_string(),
             Arguments::Text(text) => text.clone(),
         };
-        json!({
-            "id": format!("call-{number}-{place}"),
-            "type": "function",
-            "function": { "name": self.name, "arguments": arguments },
-        })
+        ToolCall {
+            id: format!("call-{number}-{place}"),
+            name: self.name.clone(),
+            arguments,
+            provider_fields: ProviderFields::default(),
+        }
     }
 }
 

@@ -20,15 +20,18 @@ async fn the_example_plays_in_order() {
     assert_eq!(llm.model(), "scripted-demo");
 
     let first = next(&llm).await.unwrap();
-    assert_eq!((first.response.id(), first.response.text()), ("scripted-1", "I look around first."));
-    let call = &first.response.tool_calls()[0];
+    assert_eq!(
+        (first.response.id.as_str(), first.response.message.text.as_str()),
+        ("scripted-1", "I look around first.")
+    );
+    let call = &first.response.message.tool_calls[0];
     assert_eq!((call.id.as_str(), call.arguments.as_str()), ("call-1-1", r#"{"command":"ls"}"#));
     assert_eq!((first.usage.prompt_tokens, first.usage.completion_tokens), (1200, 30));
 
     assert_eq!(next(&llm).await, Err(LlmErrorKind::RateLimited));
     let third = next(&llm).await.unwrap().response;
-    assert_eq!(third.tool_calls()[0].arguments, r#"{"command": "#);
-    assert_eq!(next(&llm).await.unwrap().response.text(), "Done.");
+    assert_eq!(third.message.tool_calls[0].arguments, r#"{"command": "#);
+    assert_eq!(next(&llm).await.unwrap().response.message.text, "Done.");
     assert_eq!(next(&llm).await, Err(LlmErrorKind::ScriptEnded));
     assert_eq!(next(&llm).await, Err(LlmErrorKind::ScriptEnded));
 }
@@ -37,7 +40,7 @@ async fn the_example_plays_in_order() {
 async fn an_answer_has_v0s_shape() {
     let completion = next(&script(r#"{ "responses": [{ "text": "Hello." }] }"#)).await.unwrap();
     assert_eq!(
-        completion.response.0,
+        completion.response.to_stored(),
         json!({
             "id": "scripted-1", "created": 0, "model": "scripted", "object": "chat.completion",
             "choices": [{
@@ -60,7 +63,7 @@ async fn a_resumed_conversation_goes_on_where_it_was() {
         (9, Err(LlmErrorKind::ScriptEnded)),
     ] {
         let llm = script(SCRIPT_EXAMPLE).starting_at(answers);
-        let id = next(&llm).await.map(|completion| completion.response.id().to_owned());
+        let id = next(&llm).await.map(|completion| completion.response.id);
         assert_eq!(id, expected, "after {answers}");
     }
 }

@@ -15,10 +15,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine::llm::{
-    ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ModelResponse, Tool,
-    ToolCall,
+    AssistantMessage, ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart,
+    ModelResponse, ProviderFields, Tool, ToolCall,
 };
-use serde_json::{Map, Value, json};
 
 pub(crate) use format::STOP;
 
@@ -74,11 +73,10 @@ fn told(request: &LlmRequest) -> LlmRequest {
             }
             ChatMessage::User(parts) => say(&mut messages, parts.clone()),
             ChatMessage::Assistant(message) => {
-                let response = ModelResponse(json!({ "choices": [{ "message": message }] }));
-                let calls = response.tool_calls();
-                let broken = calls.iter().filter(|call| format::object(&call.arguments).is_none());
+                let broken =
+                    message.tool_calls.iter().filter(|call| format::object(&call.arguments).is_none());
                 malformed.extend(broken.map(|call| call.id.clone()));
-                messages.push(ChatMessage::Assistant(written(message, &calls, &request.tools)));
+                messages.push(ChatMessage::Assistant(written(message, &request.tools)));
             }
             ChatMessage::ToolResult { call_id, name, parts } => {
                 let heading = MessagePart::Text(format!("Result of {name}:"));
@@ -100,36 +98,29 @@ fn say(messages: &mut Vec<ChatMessage>, parts: Vec<MessagePart>) {
 }
 
 /// The model's turn with its calls in the text.
-fn written(message: &Map<String, Value>, calls: &[ToolCall], tools: &[Tool]) -> Map<String, Value> {
-    let mut message = message.clone();
-    message.remove("tool_calls");
-    if !calls.is_empty() {
-        let said = message.get("content").and_then(Value::as_str).filter(|text| !text.is_empty());
-        let calls = calls.iter().map(|call| format::write(call, tools));
-        let text: Vec<String> = said.map(str::to_owned).into_iter().chain(calls).collect();
-        message.insert("content".into(), text.join("\n\n").into());
+fn written(message: &AssistantMessage, tools: &[Tool]) -> AssistantMessage {
+    let text = (!message.text.is_empty()).then(|| message.text.clone());
+    let calls = message.tool_calls.iter().map(|call| format::write(call, tools));
+    let parts: Vec<String> = text.into_iter().chain(calls).collect();
+    AssistantMessage {
+        text: parts.join("\n\n"),
+        tool_calls: Vec::new(),
+        provider_fields: message.provider_fields.clone(),
     }
-    message
 }
 
 fn find_calls(response: &mut ModelResponse, tools: &[Tool]) {
-    let (text, calls) = format::read(response.text(), tools);
+    let (text, calls) = format::read(&response.message.text, tools);
     if calls.is_empty() {
         return;
     }
-    let id = response.id().to_owned();
-    let calls: Vec<Value> = (1..)
-        .zip(calls)
-        .map(|(number, (name, arguments))| {
-            json!({
-                "id": format!("{id}-call-{number}"),
-                "type": "function",
-                "function": { "name": name, "arguments": arguments },
-            })
-        })
-        .collect();
-    let choice = &mut response.0["choices"][0];
-    choice["finish_reason"] = "tool_calls".into();
-    choice["message"]["content"] = if text.is_empty() { Value::Null } else { text.into() };
-    choice["message"]["tool_calls"] = calls.into();
+    let call = |(number, (name, arguments))| ToolCall {
+        id: format!("{}-call-{number}", response.id),
+        name,
+        arguments,
+        provider_fields: ProviderFields::default(),
+    };
+    response.message.tool_calls = (1..).zip(calls).map(call).collect();
+    response.message.text = text;
+    response.finish_reason = "tool_calls".into();
 }

@@ -1,6 +1,7 @@
 use std::sync::Mutex;
 
 use proptest::prelude::*;
+use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::ScriptedLlm;
@@ -18,7 +19,7 @@ fn tools() -> Vec<Tool> {
 }
 
 fn call(arguments: &str) -> ToolCall {
-    ToolCall { id: "c".into(), name: "say".into(), arguments: arguments.into() }
+    ToolCall { id: "c".into(), name: "say".into(), arguments: arguments.into(), ..Default::default() }
 }
 
 fn read(text: &str) -> (String, Vec<(String, String)>) {
@@ -164,17 +165,18 @@ async fn a_model_hears_of_tools_and_its_text_becomes_calls() {
     ] {
         assert!(system.contains(part), "{part} in {system}");
     }
-    assert_eq!(response.text(), "I say it.");
+    assert_eq!(response.message.text, "I say it.");
     let made = ToolCall { id: "scripted-1-call-1".into(), ..call(r#"{"text":"hi"}"#) };
-    assert_eq!(response.tool_calls(), [made]);
-    assert_eq!(response.0["choices"][0]["finish_reason"], "tool_calls");
+    assert_eq!(response.message.tool_calls, [made]);
+    assert_eq!(response.finish_reason, "tool_calls");
 }
 
 #[tokio::test]
 async fn calls_are_text_and_format_is_shown_when_one_is_malformed() {
     let said = |id: &str, arguments: &str| {
-        let call = json!({ "id": id, "function": { "name": "say", "arguments": arguments } });
-        ChatMessage::Assistant(json!({ "content": "Hm.", "tool_calls": [call] }).as_object().unwrap().clone())
+        let call = ToolCall { id: id.into(), ..call(arguments) };
+        let tool_calls = vec![call];
+        ChatMessage::Assistant(AssistantMessage { text: "Hm.".into(), tool_calls, ..Default::default() })
     };
     let result = |id: &str| ChatMessage::ToolResult {
         call_id: id.into(),
@@ -197,12 +199,12 @@ async fn calls_are_text_and_format_is_shown_when_one_is_malformed() {
         panic!("{heard:?}")
     };
     let written = "Hm.\n\n<function=say>\n<parameter=text>\nx\n</parameter>\n</function>";
-    assert_eq!((&first["content"], first.get("tool_calls")), (&json!(written), None));
+    assert_eq!((first.text.as_str(), first.tool_calls.len()), (written, 0));
     let image = MessagePart::Image("data:x".into());
     assert_eq!(*second, [text("Result of say:"), text("done"), image.clone(), text("and?")]);
     assert_eq!(*last, [text("Result of say:"), text("done"), image, text(prompt::FORMAT)]);
     assert!(is_a_user_who_says(&heard.messages[1], &["go"]));
-    assert_eq!((response.text(), response.tool_calls().len()), ("Done.", 0));
+    assert_eq!((response.message.text.as_str(), response.message.tool_calls.len()), ("Done.", 0));
 }
 
 /// What is special here, and what is not.

@@ -166,7 +166,7 @@ impl ProviderLlm {
                 usage
             }
             // A budget must hold there too.
-            None => self.window.guess(request, &decoded.response),
+            None => self.window.guess(request, &decoded.response.message),
         };
         let (usage, cost) = self.prices.settle(usage, stated).await;
         let (tokens_in, tokens_out) = (usage.prompt_tokens, usage.completion_tokens);

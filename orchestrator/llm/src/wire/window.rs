@@ -7,9 +7,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::llm::{ChatMessage, LlmRequest, MessagePart, ModelResponse, Tool};
+use engine::llm::{AssistantMessage, ChatMessage, LlmRequest, MessagePart, Tool};
 use protocol::metrics::TokenUsage;
-use serde_json::{Map, Value};
 
 /// What an image counts, in tokens: about a screen's worth for most models.
 const IMAGE_TOKENS: u64 = 1000;
@@ -36,11 +35,10 @@ impl Window {
     }
 
     /// What a call used whose provider does not count.
-    pub(super) fn guess(&self, request: &LlmRequest, response: &ModelResponse) -> TokenUsage {
-        let said = response.0["choices"][0]["message"].as_object().map(said_tokens);
+    pub(super) fn guess(&self, request: &LlmRequest, message: &AssistantMessage) -> TokenUsage {
         TokenUsage {
             prompt_tokens: self.corrected(request).0 as u64,
-            completion_tokens: said.unwrap_or_default(),
+            completion_tokens: message_tokens(message),
             ..TokenUsage::default()
         }
     }
@@ -69,7 +67,7 @@ fn estimate(request: &LlmRequest) -> u64 {
         ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => {
             parts.iter().map(part_tokens).sum()
         }
-        ChatMessage::Assistant(message) => said_tokens(message),
+        ChatMessage::Assistant(message) => message_tokens(message),
     });
     messages.sum::<u64>() + request.tools.iter().map(tool_tokens).sum::<u64>()
 }
@@ -82,10 +80,9 @@ fn part_tokens(part: &MessagePart) -> u64 {
 }
 
 /// What else is kept of an answer is the same again, or not sent.
-fn said_tokens(message: &Map<String, Value>) -> u64 {
-    let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-    let arguments = calls.filter_map(|call| call["function"]["arguments"].as_str());
-    message.get("content").and_then(Value::as_str).into_iter().chain(arguments).map(text_tokens).sum()
+fn message_tokens(message: &AssistantMessage) -> u64 {
+    let arguments = message.tool_calls.iter().map(|call| text_tokens(&call.arguments));
+    text_tokens(&message.text) + arguments.sum::<u64>()
 }
 
 fn tool_tokens(tool: &Tool) -> u64 {
@@ -131,9 +128,9 @@ mod tests {
     #[test]
     fn what_a_provider_does_not_count_is_guessed() {
         let window = Window::default();
-        let response = ModelResponse(json!({ "choices": [{ "message": { "content": "four four" } }] }));
+        let message = AssistantMessage { text: "four four".into(), ..Default::default() };
         let guessed = |text: &str| {
-            let TokenUsage { prompt_tokens, completion_tokens, .. } = window.guess(&request(text), &response);
+            let TokenUsage { prompt_tokens, completion_tokens, .. } = window.guess(&request(text), &message);
             (prompt_tokens, completion_tokens)
         };
         assert_eq!(guessed(&"word".repeat(10)), (10, 2));
@@ -148,7 +145,7 @@ mod tests {
             messages: vec![
                 ChatMessage::System("four".into()),
                 ChatMessage::User(vec![MessagePart::Text("四".into()), MessagePart::Image("data:".into())]),
-                ChatMessage::Assistant(said.as_object().unwrap().clone()),
+                ChatMessage::Assistant(AssistantMessage::from_stored(said)),
             ],
             tools: vec![Tool { name: "t".into(), description: "four".into(), parameters: json!("tw") }],
         };

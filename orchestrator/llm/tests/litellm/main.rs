@@ -43,7 +43,7 @@ async fn proxy_works_on_both_wires_and_its_errors_are_classified() {
         ("anthropic/answering", false, (2095, 503), None),
     ] {
         let answer = ask(&proxy, model, is_streamed).await.unwrap();
-        assert_eq!(answer.response.text(), "Hello from the proxy.", "{model} {is_streamed}");
+        assert_eq!(answer.response.message.text, "Hello from the proxy.", "{model} {is_streamed}");
         let usage = &answer.usage;
         assert_eq!((usage.prompt_tokens, usage.completion_tokens), tokens, "{model} {is_streamed}");
         let millionths = answer.cost.map(|dollars| (dollars * 1e6).round());

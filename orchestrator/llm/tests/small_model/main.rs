@@ -11,9 +11,9 @@ mod server;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use engine::llm::{ChatMessage, Completion, LlmProgress, LlmRequest, MessagePart, Tool};
+use engine::llm::{AssistantMessage, ChatMessage, Completion, LlmProgress, LlmRequest, MessagePart, Tool};
 use llm::{LlmConfig, connect};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use server::Server;
@@ -37,7 +37,7 @@ fn user(text: &str) -> ChatMessage {
 }
 
 fn said(message: Value) -> ChatMessage {
-    ChatMessage::Assistant(message.as_object().cloned().unwrap_or_else(Map::new))
+    ChatMessage::Assistant(AssistantMessage::from_stored(message))
 }
 
 /// The answer, and its text as it was told.
@@ -65,11 +65,11 @@ async fn it_streams_and_counts(server: &Server) {
     let request = LlmRequest { messages: vec![user("Tell me of the sea.")], tools: vec![] };
     let (completion, told) = ask(&config(server, json!({ "ignore_eos": true })), &request).await;
     assert!(told.len() > 1, "{told:?}");
-    assert_eq!(told.concat(), completion.response.text());
+    assert_eq!(told.concat(), completion.response.message.text);
     assert_eq!(completion.usage.completion_tokens, 12);
     assert!(completion.usage.prompt_tokens > 5, "{:?}", completion.usage);
     assert_eq!(completion.cost, None);
-    assert_eq!(completion.response.0["choices"][0]["finish_reason"], "length");
+    assert_eq!(completion.response.finish_reason, "length");
 }
 
 async fn a_dropped_call_ends_its_work(server: &Server) {
@@ -116,8 +116,8 @@ async fn it_calls_tools_in_its_text(server: &Server) {
         tools: vec![Tool { name: "say".into(), description: "Says it.".into(), parameters: schema }],
     };
     let (completion, _) = ask(&config, &request).await;
-    assert_eq!(completion.response.text(), "I say it.");
-    let calls = completion.response.tool_calls();
+    assert_eq!(completion.response.message.text, "I say it.");
+    let calls = completion.response.message.tool_calls;
     assert_eq!((calls.len(), calls[0].name.as_str()), (1, "say"));
     let arguments: Value = serde_json::from_str(&calls[0].arguments).unwrap();
     assert_eq!(arguments["text"].as_str().unwrap().len(), 3);

@@ -25,7 +25,7 @@ fn plain_http_needs_no_certificates() {
 async fn without_certificates() {
     let server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
     let mut config = config(&server);
-    assert_eq!(ask(&config).await.unwrap().response.text(), "Hello");
+    assert_eq!(ask(&config).await.unwrap().response.message.text, "Hello");
     config.base_url = Some("https://localhost/v1".into());
     ProviderLlm::new(&config).unwrap();
 }

@@ -16,7 +16,12 @@ fn agent(tools: &[ToolName]) -> AgentDefinition {
 }
 
 fn call_with(tools: &[ToolName], name: &str, arguments: &Value) -> Result<Action, ToolError> {
-    let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.to_string() };
+    let call = ToolCall {
+        id: "c".into(),
+        name: name.into(),
+        arguments: arguments.to_string(),
+        ..Default::default()
+    };
     to_action(&agent(tools), &[], &call, "why").map(|(action, _)| action)
 }
 
@@ -48,7 +53,8 @@ fn sandbox_tools_are_available_once_offered() {
     let offered: Vec<_> = sandbox_tools(&agent(&tools)).into_iter().map(|late| late.tool).collect();
     assert_eq!(named(offered.clone()), [execute_ipython_cell::NAME]);
     let arguments = json!({"code": "1 + 1"}).to_string();
-    let call = ToolCall { id: "c".into(), name: execute_ipython_cell::NAME.into(), arguments };
+    let call =
+        ToolCall { id: "c".into(), name: execute_ipython_cell::NAME.into(), arguments, ..Default::default() };
     let no_tool = Err(ToolError::NoSuchTool(call.name.clone()));
     assert_eq!(to_action(&agent(&tools), &[], &call, "why"), no_tool);
     let (action, _) = to_action(&agent(&tools), &offered, &call, "why").unwrap();
@@ -137,7 +143,7 @@ fn missing_fields_of_tasks_get_defaults() {
 fn think_includes_the_text_of_the_response() {
     let think = |thought: &str, response: &str| {
         let arguments = json!({ "thought": thought }).to_string();
-        let call = ToolCall { id: "c".into(), name: "think".into(), arguments };
+        let call = ToolCall { id: "c".into(), name: "think".into(), arguments, ..Default::default() };
         match to_action(&agent(&ToolName::ALL), &[], &call, response).unwrap().0 {
             Action::Think(think) => think.thought,
             action => panic!("{action:?}"),
@@ -261,7 +267,8 @@ fn declared_risk_is_case_insensitive() {
         ("null", SecurityRisk::Unknown),
     ] {
         let arguments = format!(r#"{{"command": "ls", "security_risk": {word}}}"#);
-        let call = ToolCall { id: "c".into(), name: execute_bash::NAME.into(), arguments };
+        let call =
+            ToolCall { id: "c".into(), name: execute_bash::NAME.into(), arguments, ..Default::default() };
         assert_eq!(
             to_action(&agent(&ToolName::ALL), &[], &call, "").unwrap().0.security_risk(),
             risk,
@@ -318,7 +325,12 @@ fn explore(folder: &Path, tool: &str, arguments: &Value) -> String {
 fn call_offered(name: &str, arguments: &Value) -> Result<Action, ToolError> {
     let agent = agent(&ToolName::LOCALIZING);
     let offered: Vec<_> = sandbox_tools(&agent).into_iter().map(|late| late.tool).collect();
-    let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.to_string() };
+    let call = ToolCall {
+        id: "c".into(),
+        name: name.into(),
+        arguments: arguments.to_string(),
+        ..Default::default()
+    };
     to_action(&agent, &offered, &call, "why").map(|(action, _)| action)
 }
 

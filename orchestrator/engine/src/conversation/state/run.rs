@@ -152,7 +152,7 @@ fn continues_delegating(metadata: &ToolCallMetadata) -> bool {
     if metadata.total_calls_in_response < 2 {
         return false;
     }
-    let calls = AssistantMessage::from(&metadata.model_response).tool_calls();
+    let calls = AssistantMessage::from(&metadata.model_response).tool_calls;
     let mut after = calls.iter().skip_while(|call| call.id != metadata.tool_call_id);
     after.find(|call| call.id != metadata.tool_call_id).is_some_and(|call| call.name == DELEGATE)
 }

@@ -31,7 +31,7 @@ fn stream(message: &Value) -> Reply {
 
 /// The answer without the time at which it was read.
 fn timeless(completion: Completion) -> Value {
-    let mut response = completion.response.0;
+    let mut response = completion.response.to_stored();
     response["created"] = Value::Null;
     response
 }
@@ -41,7 +41,7 @@ async fn the_request_is_anthropics() {
     let text = json!([{ "type": "text", "text": "Hello" }]);
     let mut server = Server::start(vec![Reply::json(200, &message(&text))]).await;
     let completion = ask(&config(&server)).await.unwrap();
-    assert_eq!(completion.response.text(), "Hello");
+    assert_eq!(completion.response.message.text, "Hello");
 
     let Seen::Request { head, body } = server.next().await else { panic!("no request") };
     assert!(head.starts_with("POST /v1/messages HTTP/1.1"), "{head}");
@@ -94,14 +94,14 @@ async fn a_turn_goes_back_as_it_came() {
     let response = llm.complete(&request(), &|_| ()).await.unwrap().response;
     server.body().await;
 
-    let results = response.tool_calls().into_iter().map(|call| ChatMessage::ToolResult {
+    let results = response.message.tool_calls.clone().into_iter().map(|call| ChatMessage::ToolResult {
         call_id: call.id,
         name: call.name,
         parts: vec![MessagePart::Text("done".into())],
     });
     let mut messages = vec![
         ChatMessage::User(vec![MessagePart::Text("go".into())]),
-        ChatMessage::Assistant(response.into_message().into_fields()),
+        ChatMessage::Assistant(response.message),
     ];
     messages.extend(results);
     llm.complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await.unwrap();
@@ -133,7 +133,7 @@ async fn text_and_thoughts_are_told_as_they_are_written() {
 async fn a_stream_that_has_stopped_is_not_waited_for() {
     let text = json!([{ "type": "text", "text": "Hello" }]);
     let mut server = Server::start(vec![stream(&message(&text)).then_silence()]).await;
-    assert_eq!(ask(&config(&server)).await.unwrap().response.text(), "Hello");
+    assert_eq!(ask(&config(&server)).await.unwrap().response.message.text, "Hello");
     server.body().await;
     assert!(matches!(server.next().await, Seen::ClientGone));
 }

@@ -32,7 +32,7 @@ async fn stream_is_incomplete_when_cut_before_its_stop_reason() {
         let result = ask(&config(&server)).await;
         if end == events.len() - 1 {
             // Only `message_stop` is missing.
-            assert_eq!(result.unwrap().response.text(), "Hello");
+            assert_eq!(result.unwrap().response.message.text, "Hello");
         } else {
             assert_eq!(result.unwrap_err().kind, LlmErrorKind::StreamCut, "after {end} events");
         }
@@ -57,7 +57,7 @@ async fn what_is_cut_is_asked_again() {
     let server = Server::start(vec![cut, Reply::json(200, &answer())]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    assert_eq!(ask(&config).await.unwrap().response.text(), "Hello");
+    assert_eq!(ask(&config).await.unwrap().response.message.text, "Hello");
 }
 
 #[tokio::test]
@@ -95,12 +95,12 @@ async fn nonsense_among_the_events_and_in_the_blocks_does_no_harm() {
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     let server = Server::start(vec![Reply::stream(&events)]).await;
     let response = ask(&config(&server)).await.unwrap().response;
-    assert_eq!((response.text(), response.tool_calls().len()), ("Hello", 1));
+    assert_eq!((response.message.text.as_str(), response.message.tool_calls.len()), ("Hello", 1));
 
     let blocks = json!([7, null, {}, { "type": 7 }, { "type": "text" }, { "type": "tool_use" }]);
     let server = Server::start(vec![Reply::json(200, &message(&blocks))]).await;
     let response = ask(&config(&server)).await.unwrap().response;
-    assert_eq!(response.tool_calls()[0].arguments, "null");
+    assert_eq!(response.message.tool_calls[0].arguments, "null");
 }
 
 #[tokio::test]

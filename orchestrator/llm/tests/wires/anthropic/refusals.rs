@@ -57,7 +57,7 @@ async fn overloaded_in_the_middle_of_a_stream_is_tried_again_and_told() {
     let mut config = config(&server);
     config.retry.num_retries = 2;
     let (result, told) = ask_listening(&config).await;
-    assert_eq!(result.unwrap().response.text(), "Hello");
+    assert_eq!(result.unwrap().response.message.text, "Hello");
     let retries = told.iter().filter(|told| {
         matches!(told, LlmProgress::Retrying { attempt: 2, error: LlmErrorKind::Unavailable, .. })
     });

@@ -26,7 +26,7 @@ fn same_cost(cost: Option<f64>, expected: f64) -> bool {
 async fn a_plain_answer_is_kept_whole() {
     let mut server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
     let completion = ask(&config(&server)).await.unwrap();
-    assert_eq!(completion.response.0, answer("Hello"));
+    assert_eq!(completion.response.to_stored(), answer("Hello"));
     let usage = TokenUsage {
         model: "openai/gpt-4o".into(),
         prompt_tokens: 100,
@@ -59,7 +59,7 @@ async fn a_plain_answer_is_kept_whole() {
 async fn a_stream_is_the_same_answer() {
     let server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS)]).await;
     let completion = ask(&config(&server)).await.unwrap();
-    assert_eq!(completion.response.0, answer("Hello"));
+    assert_eq!(completion.response.to_stored(), answer("Hello"));
     assert!(same_cost(completion.cost, COST), "{:?}", completion.cost);
 }
 
@@ -70,7 +70,7 @@ async fn text_and_reasoning_are_told_as_they_are_written() {
         let events = [&[thought.as_str()][..], &ANSWER_CHUNKS].concat();
         let server = Server::start(vec![Reply::stream(&events)]).await;
         let (result, told) = ask_listening(&config(&server)).await;
-        assert_eq!(result.unwrap().response.text(), "Hello");
+        assert_eq!(result.unwrap().response.message.text, "Hello");
         let of = |is_text| {
             let pieces = told.iter().filter_map(move |progress| match progress {
                 LlmProgress::Text(piece) if is_text => Some(piece.as_str()),
@@ -86,7 +86,7 @@ async fn text_and_reasoning_are_told_as_they_are_written() {
 #[tokio::test]
 async fn a_stream_that_is_done_is_not_waited_for() {
     let mut server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS).then_silence()]).await;
-    assert_eq!(ask(&config(&server)).await.unwrap().response.text(), "Hello");
+    assert_eq!(ask(&config(&server)).await.unwrap().response.message.text, "Hello");
     server.body().await;
     assert!(matches!(server.next().await, Seen::ClientGone));
 }
@@ -95,14 +95,14 @@ async fn a_stream_that_is_done_is_not_waited_for() {
 async fn a_stream_that_calls_itself_text_is_one_still() {
     let body: String = ANSWER_CHUNKS.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
     let server = Server::start(vec![Reply::new(200, &[("content-type", "text/plain")], &body)]).await;
-    assert_eq!(ask(&config(&server)).await.unwrap().response.0, answer("Hello"));
+    assert_eq!(ask(&config(&server)).await.unwrap().response.to_stored(), answer("Hello"));
 }
 
 #[tokio::test]
 async fn cost_is_estimated_when_finished_stream_ends_before_usage() {
     let server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS[..3])]).await;
     let completion = ask(&config(&server)).await.unwrap();
-    assert_eq!((completion.response.text(), completion.usage.completion_tokens), ("Hello", 1));
+    assert_eq!((completion.response.message.text.as_str(), completion.usage.completion_tokens), ("Hello", 1));
     assert!(completion.usage.prompt_tokens > 0 && completion.cost.unwrap() > 0.0);
 }
 
@@ -121,9 +121,10 @@ async fn calls_come_out_of_a_stream_as_the_model_wrote_them() {
         id: id.into(),
         name: "execute_bash".into(),
         arguments: arguments.into(),
+        ..Default::default()
     };
     let response = ask(&config(&server)).await.unwrap().response;
-    assert_eq!(response.tool_calls(), [call("a", r#"{"command": "ls"}"#), call("b", r#"{"comm"#)]);
+    assert_eq!(response.message.tool_calls, [call("a", r#"{"command": "ls"}"#), call("b", r#"{"comm"#)]);
 }
 
 #[tokio::test]

@@ -105,7 +105,7 @@ async fn a_finished_stream_that_falls_silent_is_an_answer() {
     let server = Server::start(vec![Reply::stream(&[finished]).then_silence()]).await;
     let mut config = config(&server);
     config.timeouts.idle = SHORT;
-    assert_eq!(ask(&config).await.unwrap().response.text(), "Hello");
+    assert_eq!(ask(&config).await.unwrap().response.message.text, "Hello");
 }
 
 #[tokio::test]
@@ -135,5 +135,5 @@ async fn what_is_cut_is_asked_again() {
     let server = Server::start(vec![cut, Reply::json(200, &answer("Hello"))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    assert_eq!(ask(&config).await.unwrap().response.text(), "Hello");
+    assert_eq!(ask(&config).await.unwrap().response.message.text, "Hello");
 }

@@ -55,7 +55,7 @@ async fn a_limited_rate_is_waited_for_and_told() {
     let mut config = config(&server);
     config.retry.num_retries = 3;
     let (result, told) = ask_listening(&config).await;
-    assert_eq!(result.unwrap().response.text(), "Hello");
+    assert_eq!(result.unwrap().response.message.text, "Hello");
     let [LlmProgress::Retrying { attempt: 2, attempts: 3, after, error: LlmErrorKind::RateLimited }] =
         told[..]
     else {
