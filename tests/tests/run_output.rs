@@ -242,7 +242,7 @@ async fn a_debug_log_has_own_spans_and_no_frames() {
     let run = ended(&home, command.env("LLM_BASE_URL", &server.base_url)).expect(0);
     let id = &home.conversations()[0];
     assert!(run.stderr.contains(&format!("conversation{{id={id}}}")), "{}", run.stderr);
-    assert!(run.stderr.contains("the model has answered"), "{}", run.stderr);
+    assert!(run.stderr.contains("received a response of the model"), "{}", run.stderr);
     assert!(!run.stderr.contains("h2::") && !run.stderr.contains("hyper"), "{}", run.stderr);
     home.assert_nothing_runs();
 }

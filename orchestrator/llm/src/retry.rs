@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use engine::llm::{LlmError, LlmProgress};
+use tracing::Instrument as _;
 
 /// A provider that asks for more than this is not waited for: the caller gets the error at once, with the time in it.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
@@ -48,19 +49,20 @@ impl RetryPolicy {
         F: Future<Output = Result<T, LlmError>> + Send,
     {
         let attempts = self.num_retries.max(1);
+        let mut attempt = |number| attempt().instrument(tracing::info_span!("attempt", number));
         for next in 2..=attempts {
-            let error = match attempt().await {
+            let error = match attempt(next - 1).await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
             let Some(after) = self.wait_before(next, &error) else {
                 return Err(error);
             };
-            tracing::warn!(attempt = next, attempts, ?after, %error, "calling the model again");
+            tracing::warn!(attempt = next, attempts, ?after, kind = ?error.kind, %error, "retrying the model call");
             on_progress(LlmProgress::Retrying { attempt: next, attempts, after, error: error.kind });
             tokio::time::sleep(after).await;
         }
-        attempt().await
+        attempt(attempts).await
     }
 
     /// How long to wait before try number `next`; nothing when there should be none.

@@ -23,6 +23,7 @@ use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmReque
 use reqwest::Url;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::config::{ConfigError, LlmConfig, Provider};
 use crate::prices::{Prices, Stated};
@@ -170,7 +171,7 @@ impl ProviderLlm {
         };
         let (usage, cost) = self.prices.settle(usage, stated).await;
         let (tokens_in, tokens_out) = (usage.prompt_tokens, usage.completion_tokens);
-        tracing::debug!(model = self.model, ?latency, tokens_in, tokens_out, cost, "the model has answered");
+        tracing::debug!(?latency, tokens_in, tokens_out, cost, "received a response of the model");
         Ok(Completion { response: decoded.response, usage, cost, latency })
     }
 }
@@ -190,8 +191,14 @@ impl Llm for ProviderLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        tracing::debug!(model = self.model, messages = request.messages.len(), "asking the model");
-        self.check_window(request).await?;
-        self.retry.run(on_progress, || self.attempt(request, on_progress)).await
+        let call = async {
+            tracing::debug!(messages = request.messages.len(), "calling the model");
+            let result = match self.check_window(request).await {
+                Ok(()) => self.retry.run(on_progress, || self.attempt(request, on_progress)).await,
+                Err(error) => Err(error),
+            };
+            result.inspect_err(|error| tracing::warn!(kind = ?error.kind, %error, "the model call failed"))
+        };
+        call.instrument(tracing::info_span!("model_call", model = self.model)).await
     }
 }

@@ -5,6 +5,7 @@
 mod analyzer;
 mod anthropic;
 mod certificates;
+mod log;
 mod openai;
 mod scene;
 mod server;

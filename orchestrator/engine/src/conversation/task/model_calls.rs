@@ -70,10 +70,11 @@ impl Task {
 
     pub(super) fn find_title(&mut self, message: String) {
         let Some(llm) = self.title_model.clone() else { return };
-        self.title_search = Some(self.work.spawn(async move {
+        let search = async move {
             let (title, call) = title::generate_title(llm.as_ref(), &message).await;
             WorkResult::Title { title, call }
-        }));
+        };
+        self.title_search = Some(self.work.spawn(search.instrument(tracing::info_span!("title"))));
     }
 
     /// Maximum cost of a call to a model, in US dollars.
