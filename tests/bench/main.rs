@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_failed_group_is_a_failed_row() {
+    async fn failed_group_is_reported_as_a_failed_row() {
         let report = Report::new(Effort::Short, Format::Table);
         run_group("broken", |_| async { panic!("cannot start\nmore") }.boxed(), &report).await;
         run_group("whole", |report| async move { report.add(Figure::count("rest", 1)) }.boxed(), &report)
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_aim_counts_in_a_full_run_only() {
+    fn missed_limit_counts_only_in_a_full_run() {
         for (effort, passes) in [(Effort::Full, false), (Effort::Short, true)] {
             let report = Report::new(effort, Format::Table);
             report.add(Figure::below("too slow", 2.0, "ms", 1.0));

@@ -28,7 +28,7 @@ fn errors(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn an_agent_that_only_looks_finds_and_cannot_write() {
+fn read_only_agent_searches_and_cannot_write() {
     let home = Home::new();
     std::fs::create_dir(home.workspace().join("src")).unwrap();
     home.write("work/src/a.rs", "fn found() {}\n");
@@ -137,7 +137,7 @@ fn agent_fails_before_any_model_call_when_its_tool_is_missing() {
 }
 
 #[test]
-fn cells_of_python_run_where_the_sandbox_has_ipython() {
+fn cells_run_when_the_sandbox_has_ipython() {
     let Some(packages) = packages("ipython", include_str!("../ipython.txt"), &[]) else { return };
     let home = Home::new();
     // In the workspace a sandbox sees them, wherever this repository lies.
@@ -205,7 +205,7 @@ fn agent_from_a_file_has_its_own_prompt_tools_and_model() {
 }
 
 #[test]
-fn a_section_is_an_agent_and_says_what_it_has() {
+fn agent_is_defined_by_a_config_section() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     home.write(".glovebox/careful.md", "Be careful.");
@@ -233,7 +233,7 @@ fn write(folder: &Path, path: &str, content: impl AsRef<[u8]>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_workspaces_knowledge_is_found_and_hostile_files_do_no_harm() {
+async fn workspace_knowledge_is_loaded_despite_hostile_files() {
     let backend = Local::new().unwrap();
     let workspace = tempfile::tempdir().unwrap();
     let folder = workspace.path();

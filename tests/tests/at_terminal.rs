@@ -39,7 +39,7 @@ fn of_kind<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn a_prompt_shows_all_and_takes_only_what_is_typed_after_it() {
+fn approval_prompt_ignores_input_typed_before_it() {
     let home = asking_home();
     let file = home.workspace().join("note");
     let text =
@@ -72,7 +72,7 @@ fn a_prompt_shows_all_and_takes_only_what_is_typed_after_it() {
 }
 
 #[test]
-fn a_prompt_shows_the_reason_of_the_policy() {
+fn approval_prompt_shows_the_reason_of_the_policy() {
     let home = Home::new();
     home.write(
         ".glovebox/policy.toml",
@@ -91,7 +91,7 @@ fn a_prompt_shows_the_reason_of_the_policy() {
 }
 
 #[test]
-fn a_rejection_asks_for_a_reason_and_then_what_to_do() {
+fn rejection_prompts_for_a_reason_and_the_next_message() {
     let home = asking_home();
     let mut terminal = Terminal::start(&run(&home, &json!([bash("one"), bash("two"), finish()])));
     terminal.until("approve?");
@@ -116,7 +116,7 @@ fn a_rejection_asks_for_a_reason_and_then_what_to_do() {
 }
 
 #[test]
-fn an_agent_that_asks_is_answered_at_the_terminal() {
+fn question_of_the_agent_is_answered_at_the_terminal() {
     let home = Home::new();
     let mut terminal = Terminal::start(&run(&home, &json!([{"text": "Which file?"}, finish()])));
     terminal.until("Which file?\r\n");
@@ -130,7 +130,7 @@ fn an_agent_that_asks_is_answered_at_the_terminal() {
 }
 
 #[test]
-fn an_approval_of_a_command_outlives_the_program() {
+fn approval_of_a_command_survives_a_restart() {
     let home = asking_home();
     let build = || bash("echo built >> log");
     let responses = json!([build(), build(), bash("echo other"), build(), finish()]);
@@ -150,7 +150,7 @@ fn an_approval_of_a_command_outlives_the_program() {
 }
 
 #[test]
-fn an_interrupt_at_a_prompt_ends_with_130() {
+fn program_exits_with_130_when_interrupted_at_a_prompt() {
     let home = asking_home();
     let mut terminal = Terminal::start(&run(&home, &json!([bash("one"), finish()])));
     terminal.until("approve?");
@@ -164,7 +164,7 @@ fn an_interrupt_at_a_prompt_ends_with_130() {
 }
 
 #[test]
-fn a_resume_asks_what_an_agent_that_waits_is_to_do() {
+fn resume_prompts_for_a_message_when_the_agent_waits() {
     let home = asking_home();
     let mut terminal = Terminal::start(&run(&home, &json!([{"text": "Well?"}, finish()])));
     terminal.until("what should the agent do?");
@@ -179,7 +179,7 @@ fn a_resume_asks_what_an_agent_that_waits_is_to_do() {
 }
 
 #[test]
-fn what_is_typed_during_a_run_does_not_reach_the_shell() {
+fn input_typed_during_a_run_does_not_reach_the_shell() {
     let home = Home::new();
     let glovebox = run(&home, &json!([bash("touch begun; until [ -e go ]; do sleep 0.05; done"), finish()]));
     let mut shell = Command::new("/bin/sh");
@@ -201,7 +201,7 @@ fn what_is_typed_during_a_run_does_not_reach_the_shell() {
 }
 
 #[test]
-fn a_transcript_has_colours_unless_they_are_forbidden() {
+fn transcript_is_coloured_unless_colours_are_disabled() {
     let home = Home::new();
     let shown = |changes: &[(&str, &str)]| {
         let mut command = run(&home, &json!([bash("echo hi"), finish()]));

@@ -18,7 +18,7 @@ fn run_local(home: &Home, model: &str, more: &[&str]) -> CompletedRun {
 }
 
 #[test]
-fn the_demonstration_repairs_the_project_and_shows_how() {
+fn demo_repairs_the_project_and_prints_a_transcript() {
     let home = Home::new();
     let demo = home.run(&["demo"]).expect(0);
     for part in ["FAILED  4 = IV", "$ sh test.sh", "ok      3999 = MMMCMXCIX", "finished: 5 steps"] {
@@ -28,7 +28,7 @@ fn the_demonstration_repairs_the_project_and_shows_how() {
 }
 
 #[test]
-fn the_demonstration_needs_nothing_of_an_image_but_a_shell() {
+fn demo_runs_in_an_image_that_has_only_a_shell() {
     if let Some(backend) = DockerBackend::busybox() {
         let home = Home::new();
         let image = backend.image().unwrap();
@@ -38,7 +38,7 @@ fn the_demonstration_needs_nothing_of_an_image_but_a_shell() {
 }
 
 #[test]
-fn a_task_is_done_and_its_log_kept() {
+fn task_is_completed_and_its_log_stored() {
     let home = Home::new();
     let workspace = home.workspace();
     let file = workspace.join("note.txt");
@@ -82,7 +82,7 @@ fn a_task_is_done_and_its_log_kept() {
 }
 
 #[test]
-fn a_limit_stops_the_agent_and_a_resume_lets_it_go_on() {
+fn agent_stops_at_the_iteration_limit_and_resumes() {
     let home = Home::new();
     let model = home.script(&json!([bash("echo 1"), bash("echo 2"), bash("echo 3"), finish()]));
     let run = run_local(&home, &model, &["-i", "2"]).expect(3);
@@ -97,7 +97,7 @@ fn a_limit_stops_the_agent_and_a_resume_lets_it_go_on() {
 }
 
 #[test]
-fn what_waits_for_the_user_is_confirmed_or_rejected_by_a_resume() {
+fn pending_action_is_confirmed_or_rejected_by_resume() {
     let home = Home::new();
     home.write(".glovebox/config.toml", "[security]\nconfirmation_mode = true\n");
     let model = home.script(&json!([bash("echo 1"), bash("echo 2"), finish()]));
@@ -116,7 +116,7 @@ fn what_waits_for_the_user_is_confirmed_or_rejected_by_a_resume() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_budget_stops_the_agent_after_the_call_that_passes_it() {
+async fn agent_stops_after_the_call_that_exceeds_the_budget() {
     let home = Home::new();
     let calls =
         ["1", "2", "3"].map(|text| Reply::call("execute_bash", &json!({"command": format!("echo {text}")})));
@@ -146,7 +146,7 @@ async fn a_budget_stops_the_agent_after_the_call_that_passes_it() {
 }
 
 #[test]
-fn an_interrupt_stops_what_runs_and_the_observation_still_comes() {
+fn running_action_is_observed_when_run_is_interrupted() {
     for signal in [Signal::INT, Signal::TERM] {
         let home = Home::new();
         let model = home.script(&json!([bash("echo begun; sleep 600 & sleep 601"), finish()]));
@@ -162,7 +162,7 @@ fn an_interrupt_stops_what_runs_and_the_observation_still_comes() {
 }
 
 #[test]
-fn an_interrupt_while_the_sandbox_is_placed_leaves_nothing() {
+fn nothing_is_left_when_sandbox_creation_is_interrupted() {
     if let Some(backend) = DockerBackend::busybox() {
         let image = backend.image().unwrap();
         let model_of = |home: &Home| home.script(&json!([finish()]));
@@ -204,7 +204,7 @@ fn agent_is_asked_to_continue_three_times_when_it_only_talks() {
 }
 
 #[test]
-fn one_command_has_its_own_output_and_exit_code() {
+fn exec_has_the_output_and_exit_code_of_its_command() {
     let home = Home::new();
     let exec = |more: &[&str]| home.run(&[&["exec"], LOCAL.as_slice(), &["--"], more].concat());
     assert_eq!(exec(&["echo", "two words"]).expect(0).stdout, "two words\n");
@@ -214,7 +214,7 @@ fn one_command_has_its_own_output_and_exit_code() {
 }
 
 #[test]
-fn one_command_reads_standard_input() {
+fn exec_forwards_standard_input() {
     let home = Home::new();
     let exec = |more: &[&str]| {
         let mut exec = home.glovebox(&[&["exec"], LOCAL.as_slice(), more].concat());
@@ -241,7 +241,7 @@ fn one_command_reads_standard_input() {
 }
 
 #[test]
-fn one_command_runs_in_any_image() {
+fn exec_runs_in_the_given_image() {
     if let Some(backend) = DockerBackend::debian() {
         let home = Home::new();
         let image = backend.image().unwrap();
@@ -260,7 +260,7 @@ fn refused(ended: &CompletedRun, code: i32, part: &str) {
 }
 
 #[test]
-fn wrong_usage_is_named() {
+fn usage_error_names_the_problem() {
     let home = Home::new();
     refused(&home.run(&["run", "--fly"]), 2, "--fly");
     refused(&home.run(&["run"]), 2, "there is no task");
@@ -280,7 +280,7 @@ fn wrong_usage_is_named() {
 }
 
 #[test]
-fn a_wrong_configuration_is_named_with_file_line_and_key() {
+fn config_error_names_file_line_and_key() {
     let home = Home::new();
     home.write(".glovebox/config.toml", "[core]\nmax_iterations = \"many\"\n");
     refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:2: core.max_iterations");
@@ -294,7 +294,7 @@ fn a_wrong_configuration_is_named_with_file_line_and_key() {
 }
 
 #[test]
-fn a_script_that_does_not_parse_is_named_with_its_place() {
+fn script_error_names_the_file_or_line() {
     let home = Home::new();
     home.write("bad.json", "{\"responses\": [\n  {\"txt\": 1}\n]}");
     refused(&home.run(&["run", "-t", "x", "-l", "scripted:bad.json"]), 2, "line 2");
@@ -318,7 +318,7 @@ fn error_names_the_cause_when_engine_or_image_is_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_that_fails_is_named_and_nothing_is_lost() {
+async fn run_is_resumable_when_the_model_provider_fails() {
     let cases = [
         (Reply::error(401, "invalid_api_key", "bad key"), "does not accept the key"),
         (Reply::error(429, "rate_limit_exceeded", "slow down"), "limits the rate"),
@@ -345,7 +345,7 @@ async fn a_provider_that_fails_is_named_and_nothing_is_lost() {
 }
 
 #[test]
-fn completions_are_there_for_every_shell() {
+fn completions_are_generated_for_every_shell() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish"] {
         assert!(home.run(&["completions", shell]).expect(0).stdout.contains("glovebox"));

@@ -149,7 +149,7 @@ fn one(command: &str, ending: &str) -> (String, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_stop_ends_the_command_and_its_observation_still_comes() {
+async fn running_command_is_observed_when_stopped() {
     let world = World::new(&json!([bash("hang"), finish()]));
     let conversation = world.begin().await;
     perform(&conversation).await;
@@ -163,7 +163,7 @@ async fn a_stop_ends_the_command_and_its_observation_still_comes() {
 }
 
 #[tokio::test]
-async fn a_message_while_the_agent_works_is_not_overlooked_at_the_end() {
+async fn message_sent_during_the_last_step_is_handled() {
     let world = World::new(&json!([bash("hang"), finish(), bash("more"), finish()]));
     let conversation = world.begin().await;
     perform(&conversation).await;
@@ -240,7 +240,7 @@ async fn tool_calls_of_one_response_run_in_order_when_process_dies() {
 }
 
 #[tokio::test]
-async fn an_unknown_conversation_cannot_be_recovered() {
+async fn recovery_fails_when_the_conversation_is_unknown() {
     let world = World::new(&json!([]));
     assert!(Conversation::recover(world.parts.clone(), id()).await.is_err());
     assert_eq!(world.log(), []);
@@ -273,7 +273,7 @@ async fn action_runs_only_when_confirmed_even_after_a_crash() {
 }
 
 #[tokio::test]
-async fn a_pause_lets_the_command_end_and_holds_the_agent() {
+async fn paused_agent_completes_its_command_and_takes_no_step() {
     let world = World::new(&json!([bash("hang"), bash("more"), finish()]));
     let conversation = world.begin().await;
     perform(&conversation).await;

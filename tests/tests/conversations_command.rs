@@ -18,7 +18,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_beginning_of_an_id_is_enough_if_no_other_has_it() {
+fn id_prefix_is_accepted_when_it_is_unique() {
     let home = Home::new();
     (0..2).for_each(|_| run(&home, &json!([finish()]), &[]));
     let [later, earlier] = home.conversations().try_into().unwrap();
@@ -70,7 +70,7 @@ fn exported_trajectory_equals_the_saved_one_and_is_replayable() {
 }
 
 #[test]
-fn what_a_kill_left_is_not_called_running() {
+fn killed_run_is_listed_as_interrupted() {
     let home = Home::new();
     let model = home.script(&json!([bash("sleep 1000"), finish()]));
     let mut run =
@@ -106,7 +106,7 @@ fn run_is_refused_when_the_trajectory_cannot_be_saved() {
 }
 
 #[test]
-fn what_is_empty_after_a_run_goes_and_comes_again_with_a_resume() {
+fn empty_workspace_is_removed_and_created_again_on_resume() {
     let home = Home::new();
     let [locks, workspaces] = ["locks", "workspaces"].map(|name| home.path().join(".glovebox").join(name));
     run(&home, &json!([bash("true"), finish()]), &[]);

@@ -23,7 +23,7 @@ fn log(home: &Home, id: &str) -> Vec<Value> {
     home.run(&["conversations", "show", id, "--json"]).expect(0).events()
 }
 
-fn killed_while_a_command_runs(place: &[&str]) {
+fn resume_attaches_to_a_running_command(place: &[&str]) {
     let home = Home::new();
     let model = home.script(&json!([bash(LONG), bash("echo after"), finish()]));
     let workspace = home.workspace();
@@ -50,19 +50,19 @@ fn killed_while_a_command_runs(place: &[&str]) {
 }
 
 #[test]
-fn a_host_killed_while_a_command_runs_attaches_to_it_on_docker() {
+fn resume_attaches_to_a_running_command_on_docker() {
     if let Some(backend) = DockerBackend::busybox() {
         let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
-        killed_while_a_command_runs(&["--runtime", "docker", "--image", &image]);
+        resume_attaches_to_a_running_command(&["--runtime", "docker", "--image", &image]);
     }
 }
 
 #[test]
-fn a_host_killed_while_a_command_runs_attaches_to_it_on_local() {
-    killed_while_a_command_runs(&["--runtime", "local"]);
+fn resume_attaches_to_a_running_command_on_local() {
+    resume_attaches_to_a_running_command(&["--runtime", "local"]);
 }
 
-async fn killed_during_the_models_call(place: &[&str]) {
+async fn resume_repeats_an_interrupted_model_call(place: &[&str]) {
     let home = Home::new();
     let replies = [
         Reply::call("execute_bash", &json!({"command": "echo run >> counter"})),
@@ -89,20 +89,20 @@ async fn killed_during_the_models_call(place: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_killed_during_the_models_call_asks_again_on_docker() {
+async fn resume_repeats_an_interrupted_model_call_on_docker() {
     if let Some(backend) = DockerBackend::busybox() {
         let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
-        killed_during_the_models_call(&["--runtime", "docker", "--image", &image]).await;
+        resume_repeats_an_interrupted_model_call(&["--runtime", "docker", "--image", &image]).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_killed_during_the_models_call_asks_again_on_local() {
-    killed_during_the_models_call(&["--runtime", "local"]).await;
+async fn resume_repeats_an_interrupted_model_call_on_local() {
+    resume_repeats_an_interrupted_model_call(&["--runtime", "local"]).await;
 }
 
 /// The shell's parent is the server.
-fn server_killed_in_mid_command(place: &[&str]) {
+fn agent_is_notified_when_action_server_is_killed(place: &[&str]) {
     let home = Home::new();
     let model =
         home.script(&json!([bash("echo begun; kill -9 $PPID; sleep 60"), bash("echo alive"), finish()]));
@@ -128,17 +128,17 @@ fn server_killed_in_mid_command(place: &[&str]) {
 fn agent_is_notified_when_action_server_is_killed_on_docker() {
     if let Some(backend) = DockerBackend::debian() {
         let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
-        server_killed_in_mid_command(&["--runtime", "docker", "--image", &image]);
+        agent_is_notified_when_action_server_is_killed(&["--runtime", "docker", "--image", &image]);
     }
 }
 
 #[test]
 fn agent_is_notified_when_action_server_is_killed_on_local() {
-    server_killed_in_mid_command(&["--runtime", "local"]);
+    agent_is_notified_when_action_server_is_killed(&["--runtime", "local"]);
 }
 
 #[test]
-fn a_sandbox_that_was_lost_and_not_replaced_leaves_nothing() {
+fn lost_sandbox_leaves_nothing_when_not_replaced() {
     if let Some(backend) = DockerBackend::debian() {
         let home = Home::new();
         let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
@@ -151,7 +151,7 @@ fn a_sandbox_that_was_lost_and_not_replaced_leaves_nothing() {
 }
 
 #[test]
-fn two_processes_do_not_run_one_conversation() {
+fn second_process_cannot_run_the_same_conversation() {
     let home = Home::new();
     let model = home.script(&json!([bash("sleep 60"), finish()]));
     let mut run =

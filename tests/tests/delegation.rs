@@ -104,7 +104,7 @@ fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
 }
 
 #[test]
-fn an_error_of_the_other_agent_is_told_and_no_end() {
+fn delegate_error_is_reported_and_the_agent_continues() {
     let home = Home::new();
     let ended = run(
         &home,

@@ -89,7 +89,7 @@ async fn first_command(backend: &DockerBackend, image: &Image) -> String {
 }
 
 #[tokio::test]
-async fn an_image_without_a_shell_is_told_with_the_first_command() {
+async fn first_command_fails_when_image_has_no_shell() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("readme"), "no shell\n").unwrap();
@@ -133,7 +133,7 @@ async fn failed_start(
 }
 
 #[tokio::test]
-async fn a_server_for_another_processor_is_a_start_error() {
+async fn start_fails_when_server_is_for_another_processor() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let folder: TempDir = tempfile::tempdir().unwrap();
     let server = foreign_program(folder.path());

@@ -97,7 +97,7 @@ fn second_model_expands_a_draft_and_is_counted_and_replayed() {
 }
 
 #[test]
-fn what_cannot_be_written_out_is_told_and_left_as_it_is() {
+fn failed_draft_is_reported_and_its_file_unchanged() {
     let home = Home::new();
     let place = |name: &str| home.workspace().join(name);
     let secret = "TOKEN=hunter2hunter2\n";

@@ -80,11 +80,11 @@ async fn action_continues_when_engine_is_killed_with_live_restore() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_ends_its_containers_ends_the_action_once() {
+async fn action_ends_once_when_engine_stops_its_containers() {
     restarted_in_mid_command(false, Signal::TERM).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_is_killed_ends_its_containers_when_it_is_back() {
+async fn action_ends_once_when_a_killed_engine_restarts() {
     restarted_in_mid_command(false, Signal::KILL).await;
 }

@@ -41,7 +41,7 @@ while True:
             heard.flush()
 "#;
 
-async fn a_socket_in_the_server_s_place_receives_nothing(backend: &Local) {
+async fn replaced_socket_receives_nothing(backend: &Local) {
     let sandbox = place(backend).await;
     let lease = sandbox.lease().clone();
     let workspace = Path::new(&lease.working_dir);
@@ -72,22 +72,22 @@ async fn a_socket_in_the_server_s_place_receives_nothing(backend: &Local) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_swapped_socket_receives_nothing_in_bubblewrap() {
+async fn replaced_socket_receives_nothing_in_bubblewrap() {
     if let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await {
-        a_socket_in_the_server_s_place_receives_nothing(&backend).await;
+        replaced_socket_receives_nothing(&backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_swapped_socket_receives_nothing_in_landlock() {
+async fn replaced_socket_receives_nothing_in_landlock() {
     if let Some(backend) = Local::isolated(IsolationKind::Landlock).await {
-        a_socket_in_the_server_s_place_receives_nothing(&backend).await;
+        replaced_socket_receives_nothing(&backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_swapped_socket_receives_nothing_without_isolation() {
-    a_socket_in_the_server_s_place_receives_nothing(&Local::new().unwrap()).await;
+async fn replaced_socket_receives_nothing_without_isolation() {
+    replaced_socket_receives_nothing(&Local::new().unwrap()).await;
 }
 
 /// A server that answers one action after the other with these frames.
@@ -126,7 +126,7 @@ fn frame(observation: &str, content: &str) -> Vec<u8> {
 
 /// Each of its answers is that action's failure, and the agent goes on to the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_of_other_kinds_fail_their_action_alone() {
+async fn only_the_action_fails_when_its_observation_has_a_wrong_kind() {
     let home = Home::new();
     let kinds: Vec<_> =
         ObservationKind::KINDS.iter().filter(|kind| !["run", "error"].contains(*kind)).collect();

@@ -20,7 +20,7 @@ fn check(backend: &DockerBackend) -> Value {
 }
 
 #[test]
-fn a_busybox_image_has_a_shell_and_lacks_the_rest() {
+fn busybox_image_has_a_shell_and_no_other_tool() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let found = check(&backend);
     let facts = &found["facts"];
@@ -35,7 +35,7 @@ fn a_busybox_image_has_a_shell_and_lacks_the_rest() {
 }
 
 #[test]
-fn debian_and_alpine_are_told_apart() {
+fn debian_and_alpine_are_distinguished() {
     if let Some(backend) = DockerBackend::debian() {
         let facts = check(&backend)["facts"].clone();
         assert!(facts["libc"].as_str().unwrap().starts_with("glibc 2."), "{facts}");
@@ -51,7 +51,7 @@ fn debian_and_alpine_are_told_apart() {
 }
 
 #[test]
-fn a_table_is_for_people() {
+fn check_prints_a_table_without_json() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let home = Home::new();
     let image = backend.image().unwrap();

@@ -44,7 +44,7 @@ fn doctor_ends_with_130_when_interrupted() {
 }
 
 #[test]
-fn output_that_is_left_out_is_reported_once_a_command() {
+fn omitted_output_is_reported_once_per_command() {
     let home = Home::new();
     let flood = |name: &str| bash(&format!("yes | head -c 100000000; touch {name}"));
     let mut child = run(&home, &json!([flood("first"), finish()])).spawn().unwrap();
@@ -59,7 +59,7 @@ fn output_that_is_left_out_is_reported_once_a_command() {
 }
 
 #[test]
-fn run_is_resumable_when_left_before_sandbox_answered() {
+fn run_is_resumable_when_ended_before_sandbox_responded() {
     let home = Home::new();
     let mut child = run(&home, &json!([bash("touch begun; sleep 1000"), finish()])).spawn().unwrap();
     wait_until("the command runs", || home.workspace().join("begun").exists());
@@ -105,7 +105,7 @@ fn command_json_has_whole_output_and_marks_truncation() {
 }
 
 #[test]
-fn an_interrupted_command_keeps_what_it_said() {
+fn output_is_complete_when_command_is_interrupted() {
     let home = Home::new();
     let workspace = home.workspace();
     for more in [[].as_slice(), &["--json"]] {
@@ -147,7 +147,7 @@ fn floods(home: &Home) -> [Child; 2] {
 }
 
 #[test]
-fn a_command_that_floods_hears_an_interrupt() {
+fn flooding_command_is_interrupted() {
     let home = Home::new();
     for mut child in floods(&home) {
         let mut stdout = child.stdout.take().unwrap();
@@ -164,7 +164,7 @@ fn a_command_that_floods_hears_an_interrupt() {
 }
 
 #[test]
-fn a_command_that_nobody_reads_any_more_ends() {
+fn command_ends_when_its_output_has_no_reader() {
     let home = Home::new();
     for mut child in floods(&home) {
         let mut first = [0; 2];
@@ -177,7 +177,7 @@ fn a_command_that_nobody_reads_any_more_ends() {
 }
 
 #[test]
-fn what_is_lost_at_the_end_of_a_command_is_told() {
+fn lost_output_is_reported_at_the_end_of_a_command() {
     let home = Home::new();
     for (full, code) in [(true, 1), (false, 141)].repeat(3) {
         let mut command = home.glovebox(&["exec", "--runtime", "local", "--", "echo", "short"]);

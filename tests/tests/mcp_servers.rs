@@ -60,7 +60,7 @@ fn runs(process: i32) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_in_the_sandbox_lives_there_and_with_it() {
+async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
     let backend = Local::new().unwrap();
     let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
     let early = servers.offer(None).await;
@@ -92,7 +92,7 @@ async fn a_server_in_the_sandbox_lives_there_and_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_breaks_is_a_server_that_died() {
+async fn mcp_server_is_restarted_when_its_connection_breaks() {
     let backend = Local::new().unwrap();
     let sandbox = placed(&backend).await;
     let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
@@ -115,7 +115,7 @@ async fn a_connection_that_breaks_is_a_server_that_died() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_is_not_in_the_sandbox_is_told() {
+async fn failure_is_reported_when_the_mcp_program_is_missing() {
     let backend = Local::new().unwrap();
     let sandbox = placed(&backend).await;
     let servers = McpServers::new(vec![server("/nowhere/to-be-found", &[])], Vec::new(), &[]);
@@ -125,7 +125,7 @@ async fn a_program_that_is_not_in_the_sandbox_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reference_server_in_a_sandbox() {
+async fn reference_mcp_server_works_in_a_sandbox() {
     let Some(packages) = std::env::var_os("GLOVEBOX_TEST_MCP_SERVERS") else {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_MCP_SERVERS is not set");
         eprintln!(

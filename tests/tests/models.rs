@@ -61,7 +61,7 @@ fn recording_replays_in_a_fresh_workspace() {
 }
 
 #[test]
-fn a_title_is_found_beside_the_conversation_and_paid_for() {
+fn title_is_generated_concurrently_and_charged() {
     let home = Home::new();
     let config = |clerk: &Value| {
         let (agent, clerk) =
@@ -87,7 +87,7 @@ fn a_title_is_found_beside_the_conversation_and_paid_for() {
 }
 
 #[test]
-fn completions_are_logged_where_the_section_says() {
+fn completions_are_logged_to_the_configured_folder() {
     let home = Home::new();
     let config = format!(
         "[llm]\n{}\nlog_completions = true\nlog_completions_folder = \"calls\"\n",

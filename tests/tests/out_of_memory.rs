@@ -65,21 +65,21 @@ async fn is_survived(backend: &dyn Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn out_of_memory_is_told_and_the_server_lives_on_busybox() {
+async fn server_survives_out_of_memory_on_busybox() {
     if let Some(backend) = DockerBackend::busybox() {
         is_survived(&backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn out_of_memory_is_told_and_the_server_lives_locally() {
+async fn server_survives_out_of_memory_without_isolation() {
     if let Some(backend) = Local::new().unwrap().grouped().await {
         is_survived(&backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn out_of_memory_is_told_and_the_server_lives_in_bubblewrap() {
+async fn server_survives_out_of_memory_in_bubblewrap() {
     let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await else { return };
     if let Some(backend) = backend.grouped().await {
         is_survived(&backend).await;
@@ -87,7 +87,7 @@ async fn out_of_memory_is_told_and_the_server_lives_in_bubblewrap() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn out_of_memory_is_told_and_the_server_lives_behind_landlock() {
+async fn server_survives_out_of_memory_under_landlock() {
     let Some(backend) = Local::isolated(IsolationKind::Landlock).await else { return };
     if let Some(backend) = backend.grouped().await {
         is_survived(&backend).await;
@@ -95,14 +95,14 @@ async fn out_of_memory_is_told_and_the_server_lives_behind_landlock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn out_of_memory_is_told_and_the_server_lives_on_debian() {
+async fn server_survives_out_of_memory_on_debian() {
     if let Some(backend) = DockerBackend::debian() {
         is_survived(&backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_was_the_victim_is_lost_and_the_error_says_why() {
+async fn error_names_out_of_memory_when_the_server_was_killed() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
     // Only root in the sandbox can put it in harm's way, and itself where the server was.

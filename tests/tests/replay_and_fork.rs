@@ -78,7 +78,7 @@ fn configured_trajectory_is_replayed_when_run_has_no_task() {
 }
 
 #[test]
-fn what_the_user_stopped_is_not_done_again_and_that_is_said() {
+fn stopped_action_is_not_replayed_but_reported() {
     let home = Home::new();
     let file = home.path().join("done.json");
     let model = home.script(&json!([bash("echo one"), bash("sleep 100000")]));
@@ -97,7 +97,7 @@ fn what_the_user_stopped_is_not_done_again_and_that_is_said() {
 }
 
 #[test]
-fn trajectories_of_v0_are_done_again_and_what_is_none_is_named() {
+fn v0_trajectory_is_replayed_and_an_invalid_one_refused() {
     let home = Home::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../protocol/tests/wire/trajectories");
     let ended = replay(&home, &folder.join("wrong_initial_state.json"), &["--diff", "--json"]).expect(1);
@@ -147,7 +147,7 @@ fn edits_of_older_v0_versions_are_replayed() {
 }
 
 #[test]
-fn a_fork_has_the_beginning_of_the_other_and_goes_another_way() {
+fn fork_shares_the_first_events_and_diverges() {
     let home = Home::new();
     let responses = json!([bash("echo kept > file; pwd"), bash("echo lost"), finish()]);
     let log = as_stored(&run(&home, &responses, &[]).expect(0).events());

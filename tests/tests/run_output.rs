@@ -20,7 +20,7 @@ fn ended(home: &Home, command: &mut Command) -> CompletedRun {
 }
 
 #[test]
-fn the_answer_is_on_stdout_and_the_transcript_on_stderr() {
+fn answer_is_on_stdout_and_transcript_on_stderr() {
     let home = Home::new();
     let last = calls("finish", &json!({"message": "It is 42.\x1b[2J"}));
     let run = ended(&home, &mut run(&home, &json!([bash("echo hi"), last]), &["What is it?"])).expect(0);
@@ -42,7 +42,7 @@ fn events_carry_the_id_of_their_conversation() {
 }
 
 #[test]
-fn a_run_ends_when_its_output_has_no_reader_any_more() {
+fn run_ends_when_its_output_has_no_reader() {
     for is_json in [true, false] {
         let home = Home::new();
         let endless = bash("echo begun; while true; do echo more; sleep 0.02; done");
@@ -63,7 +63,7 @@ fn a_run_ends_when_its_output_has_no_reader_any_more() {
 }
 
 #[test]
-fn the_middle_of_a_long_output_is_left_out_and_counted() {
+fn long_output_is_shown_without_its_middle() {
     let home = Home::new();
     let run = ended(&home, &mut run(&home, &json!([bash("seq 1 5000"), finish()]), &["work"])).expect(0);
     let count = run.stderr.lines().count();
@@ -73,7 +73,7 @@ fn the_middle_of_a_long_output_is_left_out_and_counted() {
 }
 
 #[test]
-fn a_plan_is_shown_with_the_state_of_each_task() {
+fn plan_is_shown_with_the_state_of_each_task() {
     let home = Home::new();
     let tasks = json!([{"id": "1", "title": "look", "status": "done"}, {"id": "2", "title": "mend", "status": "todo"}]);
     let plan = calls("task_tracker", &json!({"command": "plan", "task_list": tasks}));
@@ -83,7 +83,7 @@ fn a_plan_is_shown_with_the_state_of_each_task() {
 }
 
 #[test]
-fn the_arguments_of_an_mcp_tool_are_shown() {
+fn arguments_of_an_mcp_tool_are_shown() {
     let home = Home::new();
     let arguments = serde_json::to_string(&["-c", tests::tool_server::SCRIPT]).unwrap();
     let server = format!("[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n");
@@ -96,7 +96,7 @@ fn the_arguments_of_an_mcp_tool_are_shown() {
 }
 
 #[test]
-fn a_network_is_chosen_shown_and_kept_for_a_resume() {
+fn network_option_is_shown_and_kept_on_resume() {
     let home = Home::new();
     let responses = json!([bash("true"), finish(), finish()]);
     let run = ended(&home, &mut run(&home, &responses, &["work", "--network", "host"])).expect(0);
@@ -111,7 +111,7 @@ fn a_network_is_chosen_shown_and_kept_for_a_resume() {
 }
 
 #[test]
-fn an_agent_is_told_that_its_sandbox_has_no_network() {
+fn agent_is_informed_when_its_sandbox_has_no_network() {
     let home = Home::new();
     let run = ended(&home, &mut run(&home, &json!([finish()]), &["work", "--json"])).expect(0);
     let told = run.events().into_iter().find(|event| event["observation"] == "recall").unwrap();
@@ -121,7 +121,7 @@ fn an_agent_is_told_that_its_sandbox_has_no_network() {
 }
 
 #[test]
-fn a_command_that_lacks_the_network_gets_a_hint() {
+fn hint_is_shown_when_a_command_lacks_the_network() {
     let home = Home::new();
     let fails = || bash("echo 'curl: (6) Could not resolve host: example.org'; exit 6");
     let run = ended(&home, &mut run(&home, &json!([fails(), fails(), finish()]), &["work"])).expect(0);
@@ -130,7 +130,7 @@ fn a_command_that_lacks_the_network_gets_a_hint() {
 }
 
 #[test]
-fn a_missing_key_is_reported_before_anything_is_started() {
+fn missing_key_is_reported_before_start() {
     let home = Home::new();
     let run = home.run(&["run", "work", "-l", "gpt-4o", "--runtime", "local"]).expect(2);
     assert!(run.stderr.contains("no key for gpt-4o: set LLM_API_KEY"), "{}", run.stderr);
@@ -138,7 +138,7 @@ fn a_missing_key_is_reported_before_anything_is_started() {
 }
 
 #[test]
-fn an_unreachable_provider_is_reported_before_a_start() {
+fn unreachable_provider_is_reported_before_start() {
     let home = Home::new();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = home.glovebox(&["run", "work", "-l", "test", "--runtime", "local"]);
@@ -149,7 +149,7 @@ fn an_unreachable_provider_is_reported_before_a_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_doctor_says_what_a_run_lacks() {
+async fn doctor_reports_missing_requirements() {
     let home = Home::new();
     let found = |command: &mut Command| -> (i32, Value) {
         let ended = ended(&home, command);
@@ -179,7 +179,7 @@ async fn a_doctor_says_what_a_run_lacks() {
 }
 
 #[test]
-fn a_picture_is_attached_to_the_task() {
+fn picture_is_attached_to_the_task() {
     let home = Home::new();
     let picture = home.write("shot.png", b"\x89PNG\r\n\x1a\n");
     let picture = picture.to_str().unwrap();
@@ -194,7 +194,7 @@ fn a_picture_is_attached_to_the_task() {
 }
 
 #[test]
-fn two_runs_in_one_folder_warn() {
+fn warning_is_shown_when_two_runs_share_a_folder() {
     let home = Home::new();
     let waits = json!([bash("touch begun; until [ -e go ]; do sleep 0.05; done"), finish()]);
     let first = run(&home, &waits, &["work"]).spawn().unwrap();
@@ -210,7 +210,7 @@ fn two_runs_in_one_folder_warn() {
 }
 
 #[test]
-fn a_resume_after_a_crash_attaches_with_live_output() {
+fn resume_shows_live_output_after_a_crash() {
     let home = Home::new();
     let script =
         json!([bash("touch begun; echo first; until [ -e go ]; do sleep 0.05; done; echo second"), finish()]);
@@ -234,7 +234,7 @@ fn a_resume_after_a_crash_attaches_with_live_output() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_debug_log_has_own_spans_and_no_frames() {
+async fn debug_log_has_own_spans_and_no_http2_frames() {
     let home = Home::new();
     let server = ModelServer::start([Reply::call("finish", &json!({"message": "done"}))]).await;
     let mut command =
@@ -268,7 +268,7 @@ fn info_log_in_json_has_a_line_per_step_without_contents() {
 }
 
 #[test]
-fn a_task_may_be_an_argument_but_only_one_is_given() {
+fn task_is_accepted_as_a_single_argument() {
     let home = Home::new();
     assert!(home.run(&["run", "work", "-t", "work"]).expect(2).stderr.contains("cannot be used with"));
     let run = ended(&home, &mut run(&home, &json!([finish()]), &["two words", "--json"])).expect(0);

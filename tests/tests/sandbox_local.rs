@@ -11,7 +11,7 @@ tests::sandbox_contract!(Local::new());
 tests::sandbox_faults!(Local::new());
 
 #[tokio::test]
-async fn a_workspace_of_the_users_is_worked_in_and_never_removed() {
+async fn user_workspace_is_used_and_never_removed() {
     let backend = Local::new().unwrap();
     let workspace = tempfile::tempdir().unwrap();
     let mut spec = spec(&backend);
@@ -27,7 +27,7 @@ async fn a_workspace_of_the_users_is_worked_in_and_never_removed() {
 }
 
 #[tokio::test]
-async fn a_sweep_removes_what_no_conversation_uses() {
+async fn sweep_removes_only_unused_sandboxes() {
     let backend = Local::new().unwrap();
     let provider = backend.local_provider(ServerBinary::at("/nowhere"));
     let [kept, left] = [spec(&backend), spec(&backend)];

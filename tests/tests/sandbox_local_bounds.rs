@@ -17,7 +17,7 @@ const BOMB: &str = "sh -c 'i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1));
                     n=0; for p in /proc/[0-9]*; do read -r name 2>&- <$p/comm && [ \"$name\" = sleep ] && n=$((n+1)); \
                     done; echo \"$n sleep\"";
 
-async fn is_bounded(backend: Local) {
+async fn assert_limits_apply(backend: Local) {
     let Some(backend) = backend.grouped().await else { return };
     let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
     let bomb = run(&*sandbox, 1, BOMB).await.content;
@@ -43,26 +43,26 @@ async fn is_bounded(backend: Local) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_without_isolation_is_bounded() {
-    is_bounded(Local::new().unwrap()).await;
+async fn limits_apply_without_isolation() {
+    assert_limits_apply(Local::new().unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_in_bubblewrap_is_bounded() {
+async fn limits_apply_in_bubblewrap() {
     if let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await {
-        is_bounded(backend).await;
+        assert_limits_apply(backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_behind_landlock_is_bounded() {
+async fn limits_apply_under_landlock() {
     if let Some(backend) = Local::isolated(IsolationKind::Landlock).await {
-        is_bounded(backend).await;
+        assert_limits_apply(backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_left_its_parents_ends_with_its_group() {
+async fn orphaned_process_ends_with_its_control_group() {
     let Some(backend) = Local::new().unwrap().grouped().await else { return };
     let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
     let leave =
@@ -76,7 +76,7 @@ async fn what_left_its_parents_ends_with_its_group() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_process_is_bounded_when_control_groups_are_missing() {
+async fn limits_apply_per_process_without_control_groups() {
     let backend = Local::new().unwrap();
     let config = LocalConfig { control_groups: "/nowhere".into(), ..backend.config(backend.server()) };
     let provider = LocalProvider::new(config);

@@ -18,12 +18,11 @@ use tests::sandbox_contract::{Backend, error, place, remove, run, spec};
 use tokio::net::{TcpListener, UnixListener};
 
 use rows::{
-    abstract_sockets_are_not_reached, attributes_outside_cannot_be_changed,
+    abstract_sockets_are_not_reachable, attributes_outside_cannot_be_changed,
     dangerous_system_calls_are_refused, descriptors_of_the_host_are_not_inherited,
-    foreign_processes_cannot_be_changed, it_has_a_loopback_of_its_own, keys_and_ipc_objects_are_its_own,
-    memory_that_stays_taken_is_bounded, nothing_else_of_the_host_is_seen, set_id_files_cannot_be_made,
-    sockets_of_the_host_are_not_reached, tools_that_lie_outside_of_the_home_are_not_shown,
-    what_only_root_may_read_is_not_seen,
+    files_of_root_are_not_visible, foreign_processes_cannot_be_changed, host_sockets_are_not_reachable,
+    keys_and_ipc_objects_are_isolated, other_host_files_are_not_visible, persistent_memory_is_bounded,
+    sandbox_has_its_own_loopback, set_id_files_cannot_be_created, tools_outside_the_home_are_not_visible,
 };
 
 /// Not an account of any system.
@@ -46,26 +45,26 @@ macro_rules! isolated {
     };
     ($($module:ident: $kind:expr,)*) => {
         $(isolated!($module, $kind;
-            what_lies_outside_the_workspace_is_read_and_not_written,
-            the_state_folder_and_other_processes_are_not_looked_into,
-            a_workspace_of_the_users_is_worked_in,
-            nothing_is_reached_without_a_network,
-            a_network_that_was_asked_for_is_reached,
-            it_has_no_privileges_and_gains_none,
-            it_has_a_terminal_and_places_of_its_own,
+            files_outside_the_workspace_are_read_only,
+            state_folder_and_other_processes_are_hidden,
+            user_workspace_is_used,
+            nothing_is_reachable_without_a_network,
+            requested_network_is_reachable,
+            sandbox_has_no_privileges_and_gains_none,
+            sandbox_has_a_terminal_and_its_own_folders,
             posix_shells_work,
-            a_program_that_catches_every_signal_ends_with_the_sandbox,
+            signal_ignoring_program_ends_with_the_sandbox,
             attributes_outside_cannot_be_changed,
-            nothing_else_of_the_host_is_seen,
-            what_only_root_may_read_is_not_seen,
-            tools_that_lie_outside_of_the_home_are_not_shown,
-            sockets_of_the_host_are_not_reached,
-            abstract_sockets_are_not_reached,
-            it_has_a_loopback_of_its_own,
+            other_host_files_are_not_visible,
+            files_of_root_are_not_visible,
+            tools_outside_the_home_are_not_visible,
+            host_sockets_are_not_reachable,
+            abstract_sockets_are_not_reachable,
+            sandbox_has_its_own_loopback,
             foreign_processes_cannot_be_changed,
-            keys_and_ipc_objects_are_its_own,
-            set_id_files_cannot_be_made,
-            memory_that_stays_taken_is_bounded,
+            keys_and_ipc_objects_are_isolated,
+            set_id_files_cannot_be_created,
+            persistent_memory_is_bounded,
             dangerous_system_calls_are_refused,
             descriptors_of_the_host_are_not_inherited,
         );)*
@@ -83,7 +82,7 @@ fn outside_parent() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-async fn what_lies_outside_the_workspace_is_read_and_not_written(backend: &Local) {
+async fn files_outside_the_workspace_are_read_only(backend: &Local) {
     let sandbox = place(backend).await;
     let folders = [outside(), tempfile::tempdir_in("/tmp").unwrap()];
     for (number, folder) in folders.iter().enumerate() {
@@ -106,7 +105,7 @@ async fn what_lies_outside_the_workspace_is_read_and_not_written(backend: &Local
     remove(backend, sandbox).await;
 }
 
-async fn the_state_folder_and_other_processes_are_not_looked_into(backend: &Local) {
+async fn state_folder_and_other_processes_are_hidden(backend: &Local) {
     let state = backend.state_dir();
     std::fs::write(state.join("secret"), "canary-of-the-host").unwrap();
     let named = outside();
@@ -138,7 +137,7 @@ async fn the_state_folder_and_other_processes_are_not_looked_into(backend: &Loca
     remove(backend, sandbox).await;
 }
 
-async fn a_workspace_of_the_users_is_worked_in(backend: &Local) {
+async fn user_workspace_is_used(backend: &Local) {
     let workspace = tempfile::tempdir().unwrap();
     let mut spec = spec(backend);
     spec.workspace = Some(workspace.path().into());
@@ -159,7 +158,7 @@ fn connect(port: u16) -> String {
     format!("(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reach''ed")
 }
 
-async fn nothing_is_reached_without_a_network(backend: &Local) {
+async fn nothing_is_reachable_without_a_network(backend: &Local) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let sandbox = place(backend).await;
     let tried = run(&*sandbox, 1, &connect(listener.local_addr().unwrap().port())).await;
@@ -180,7 +179,7 @@ async fn nothing_is_reached_without_a_network(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn a_network_that_was_asked_for_is_reached(backend: &Local) {
+async fn requested_network_is_reachable(backend: &Local) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = LocalConfig { network: true, ..backend.config(backend.server()) };
     let sandbox = LocalProvider::new(config).create(&spec(backend), &|_| {}).await.unwrap();
@@ -189,7 +188,7 @@ async fn a_network_that_was_asked_for_is_reached(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn it_has_no_privileges_and_gains_none(backend: &Local) {
+async fn sandbox_has_no_privileges_and_gains_none(backend: &Local) {
     let sandbox = place(backend).await;
     let status = run(&*sandbox, 1, "grep -E '^(CapEff|CapPrm|NoNewPrivs)' /proc/self/status").await;
     let values: Vec<&str> = status.content.split_whitespace().skip(1).step_by(2).collect();
@@ -211,7 +210,7 @@ async fn it_has_no_privileges_and_gains_none(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn it_has_a_terminal_and_places_of_its_own(backend: &Local) {
+async fn sandbox_has_a_terminal_and_its_own_folders(backend: &Local) {
     let sandbox = place(backend).await;
     let terminal = run(&*sandbox, 1, "[ -t 0 ] && stty size && tty").await;
     assert!(terminal.content.contains("/dev/pts/"), "{terminal:?}");
@@ -237,7 +236,7 @@ async fn posix_shells_work(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn a_program_that_catches_every_signal_ends_with_the_sandbox(backend: &Local) {
+async fn signal_ignoring_program_ends_with_the_sandbox(backend: &Local) {
     let sandbox = place(backend).await;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let seconds = 100 * std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed); // for nobody else's `sleep`
@@ -261,7 +260,7 @@ async fn a_program_that_catches_every_signal_ends_with_the_sandbox(backend: &Loc
 
 /// A shell that is not bash is the sandbox's shell where bash cannot be seen.
 #[tokio::test]
-async fn the_sandboxs_own_shell_is_a_posix_one_where_bash_is_hidden() {
+async fn sandbox_shell_is_posix_when_bash_is_hidden() {
     let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await else { return };
     let hidden = ["/bin/bash", "/usr/bin/bash"].map(PathBuf::from).into();
     let config = LocalConfig { hidden, ..backend.config(backend.server()) };
@@ -274,7 +273,7 @@ async fn the_sandboxs_own_shell_is_a_posix_one_where_bash_is_hidden() {
 
 /// A workspace that has the state folder in it shows everything else.
 #[tokio::test]
-async fn a_workspace_around_the_state_folder_does_not_show_it() {
+async fn state_folder_is_hidden_when_the_workspace_contains_it() {
     for kind in [IsolationKind::Bubblewrap, IsolationKind::Landlock] {
         let Some(backend) = Local::isolated(kind).await else { return };
         let home = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
@@ -299,7 +298,7 @@ async fn a_workspace_around_the_state_folder_does_not_show_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_isolate_is_refused_unless_that_is_asked_for() {
+async fn start_is_refused_without_isolation_unless_requested() {
     let provider = |isolation, launcher: &str| {
         let backend = Local::of(isolation);
         let config = backend.config(backend.server());
@@ -328,7 +327,7 @@ async fn what_cannot_isolate_is_refused_unless_that_is_asked_for() {
 
 /// Neither bubblewrap nor this program can mount anything then, as on systems that restrict user namespaces.
 #[test]
-fn local_is_refused_where_no_namespace_can_be_made() {
+fn start_is_refused_when_no_namespace_can_be_created() {
     if !rustix::process::geteuid().is_root() {
         return; // Root's copy of this program runs it.
     }
@@ -345,7 +344,7 @@ fn local_is_refused_where_no_namespace_can_be_made() {
 }
 
 #[tokio::test]
-async fn the_best_that_there_is_is_found() {
+async fn strongest_available_isolation_is_selected() {
     if let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await {
         let config = LocalConfig { isolation: IsolationChoice::Probe, ..backend.config(backend.server()) };
         let provider = LocalProvider::new(config);
@@ -361,7 +360,7 @@ async fn the_best_that_there_is_is_found() {
 
 /// Root tests the same once more as an ordinary user: both ways need no privileges.
 #[test]
-fn all_of_it_holds_for_an_ordinary_user() {
+fn isolation_holds_for_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: an ordinary user runs these tests already");
         return;

@@ -26,14 +26,14 @@ mod lent_busybox {
 mod direct {
     use super::DirectServers;
     tests::sandbox_contract!(DirectServers::new();
-        commands::echo_is_heard_and_observed,
-        commands::the_shell_keeps_its_folder_and_variables,
-        commands::an_exit_code_is_observed,
-        commands::a_megabyte_of_output_arrives_whole,
-        commands::a_cancel_ends_the_process_tree_and_the_observation_comes,
-        files::a_file_is_written_read_and_edited,
-        recovery::an_action_asked_for_twice_runs_once,
-        recovery::a_host_that_starts_again_attaches_to_what_runs,
-        recovery::a_server_killed_in_mid_command_is_lost_within_five_seconds,
+        commands::output_is_streamed_and_observed,
+        commands::shell_keeps_its_folder_and_variables,
+        commands::exit_code_is_observed,
+        commands::megabyte_of_output_arrives_completely,
+        commands::cancel_kills_the_process_tree_and_completes_the_action,
+        files::file_is_written_read_and_edited,
+        recovery::repeated_action_runs_once,
+        recovery::restarted_host_attaches_to_a_running_action,
+        recovery::killed_server_is_lost_within_five_seconds,
     );
 }

@@ -26,7 +26,7 @@ mod without_sockets {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_connection_uploads_nothing() {
+async fn second_connection_uploads_nothing() {
     let Some(backend) = Ssh::new() else { return };
     let first = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     remove(&backend, first).await;
@@ -47,7 +47,7 @@ async fn a_second_connection_uploads_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_file_that_was_damaged_is_uploaded_again() {
+async fn damaged_server_file_is_uploaded_again() {
     let Some(backend) = Ssh::new() else { return };
     let first = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     remove(&backend, first).await;
@@ -61,7 +61,7 @@ async fn a_server_file_that_was_damaged_is_uploaded_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_without_sftp_gets_the_file_through_a_command() {
+async fn server_is_uploaded_by_a_command_without_sftp() {
     let Some(backend) = Ssh::with(&Options { without_sftp: true, ..Options::default() }) else { return };
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "echo far").await.content.trim(), "far");
@@ -91,7 +91,7 @@ async fn many_sandboxes_share_one_connection_and_one_upload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_allows_two_sessions_at_a_time_is_waited_for() {
+async fn sessions_are_queued_when_the_host_limits_them() {
     let settings = "MaxSessions 2";
     let Some(backend) = Ssh::with(&Options { settings, ..Options::default() }) else { return };
     let provider = backend.provider();
@@ -106,7 +106,7 @@ async fn a_host_that_allows_two_sessions_at_a_time_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_workspace_there_is_worked_in_as_its_user_and_never_removed() {
+async fn remote_workspace_is_used_and_never_removed() {
     let Some(backend) = Ssh::new() else { return };
     let workspace = backend.sshd.home().join("it's a $(project)");
     std::fs::create_dir(&workspace).unwrap();
@@ -168,7 +168,7 @@ async fn sweep_removes_only_our_sandboxes_that_are_unused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_home_folder_with_a_long_path_has_its_sockets_elsewhere() {
+async fn sockets_are_outside_of_a_home_with_a_long_path() {
     let name = "a-home-folder-whose-path-is-so-long-that-no-socket-below-it-can-be-listened-to-by-anyone";
     let Some(backend) = Ssh::with(&Options { home_name: Some(name), ..Options::default() }) else { return };
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
@@ -199,7 +199,7 @@ async fn key_is_hidden_in_the_sandbox_and_socket_is_the_users() {
 
 /// Nothing of a provider goes on when it is dropped: its connection ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_provider_that_is_dropped_ends_its_connection() {
+async fn connection_ends_when_the_provider_is_dropped() {
     let Some(backend) = Ssh::new() else { return };
     let provider = backend.provider();
     let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap();

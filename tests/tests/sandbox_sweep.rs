@@ -35,7 +35,7 @@ fn exec(home: &Home, place: &[&str], close_delay: &str) {
     assert!(command.env("SANDBOX_CLOSE_DELAY", close_delay).status().unwrap().success());
 }
 
-fn what_a_killed_program_left_goes(place: &[&str]) {
+fn sandbox_of_a_killed_run_is_removed(place: &[&str]) {
     let home = Home::new();
     let (run, _) = begin(&home, place);
     run.kill();
@@ -71,7 +71,7 @@ fn finished_conversation_loses_its_sandbox(place: &[&str]) {
     home.assert_nothing_runs();
 }
 
-fn what_a_killed_exec_left_goes_at_once(place: &[&str]) {
+fn sandbox_of_a_killed_exec_is_removed(place: &[&str]) {
     let home = Home::new();
     let begun = home.workspace().join("begun");
     let workspace = home.workspace();
@@ -90,7 +90,7 @@ fn what_a_killed_exec_left_goes_at_once(place: &[&str]) {
 }
 
 /// A sandbox that outlives its conversation's run is found again with what ran in it.
-fn what_is_to_be_kept_is_kept(home: &Home, place: &[&str], pause: &str) {
+fn sandbox_is_kept_when_configured(home: &Home, place: &[&str], pause: &str) {
     let model =
         home.script(&json!([bash("sleep 1045 & color=green"), finish(), bash("echo $color"), finish()]));
     let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model];
@@ -116,13 +116,13 @@ fn what_is_to_be_kept_is_kept(home: &Home, place: &[&str], pause: &str) {
 }
 
 #[test]
-fn what_a_killed_program_left_goes_on_local() {
-    what_a_killed_program_left_goes(&["--runtime", "local"]);
+fn sandbox_of_a_killed_run_is_removed_on_local() {
+    sandbox_of_a_killed_run_is_removed(&["--runtime", "local"]);
 }
 
 #[test]
-fn what_a_killed_exec_left_goes_at_once_on_local() {
-    what_a_killed_exec_left_goes_at_once(&["--runtime", "local"]);
+fn sandbox_of_a_killed_exec_is_removed_on_local() {
+    sandbox_of_a_killed_exec_is_removed(&["--runtime", "local"]);
 }
 
 #[test]
@@ -138,29 +138,29 @@ fn finished_conversation_loses_its_sandbox_after_kill_on_docker() {
 }
 
 #[test]
-fn what_is_to_be_kept_is_kept_on_local() {
-    what_is_to_be_kept_is_kept(&Home::new(), &["--runtime", "local"], "true");
+fn sandbox_is_kept_when_configured_on_local() {
+    sandbox_is_kept_when_configured(&Home::new(), &["--runtime", "local"], "true");
 }
 
 #[test]
-fn what_a_killed_program_left_goes_on_docker() {
+fn sandbox_of_a_killed_run_is_removed_on_docker() {
     if let Some(image) = DockerBackend::debian_image() {
-        what_a_killed_program_left_goes(&["--runtime", "docker", "--image", &image]);
+        sandbox_of_a_killed_run_is_removed(&["--runtime", "docker", "--image", &image]);
     }
 }
 
 #[test]
-fn what_a_killed_exec_left_goes_at_once_on_docker() {
+fn sandbox_of_a_killed_exec_is_removed_on_docker() {
     if let Some(image) = DockerBackend::debian_image() {
-        what_a_killed_exec_left_goes_at_once(&["--runtime", "docker", "--image", &image]);
+        sandbox_of_a_killed_exec_is_removed(&["--runtime", "docker", "--image", &image]);
     }
 }
 
 #[test]
-fn what_is_to_be_kept_is_kept_on_docker() {
+fn sandbox_is_kept_when_configured_on_docker() {
     for pause in ["true", "false"] {
         if let Some(image) = DockerBackend::debian_image() {
-            what_is_to_be_kept_is_kept(&Home::new(), &["--runtime", "docker", "--image", &image], pause);
+            sandbox_is_kept_when_configured(&Home::new(), &["--runtime", "docker", "--image", &image], pause);
         }
     }
 }

@@ -85,18 +85,18 @@ fn quoted(text: &str) -> String {
 }
 
 #[test]
-fn a_secret_that_commands_use_is_seen_by_them_alone_on_local() {
-    a_secret_that_commands_use_is_seen_by_them_alone(&["--runtime", "local"]);
+fn secret_is_visible_only_to_commands_that_use_it_on_local() {
+    secret_is_visible_only_to_commands_that_use_it(&["--runtime", "local"]);
 }
 
 #[test]
-fn a_secret_that_commands_use_is_seen_by_them_alone_on_docker() {
+fn secret_is_visible_only_to_commands_that_use_it_on_docker() {
     if let Some(image) = DockerBackend::debian_image() {
-        a_secret_that_commands_use_is_seen_by_them_alone(&["--runtime", "docker", "--image", &image]);
+        secret_is_visible_only_to_commands_that_use_it(&["--runtime", "docker", "--image", &image]);
     }
 }
 
-fn a_secret_that_commands_use_is_seen_by_them_alone(place: &[&str]) {
+fn secret_is_visible_only_to_commands_that_use_it(place: &[&str]) {
     let home = Home::new();
     let held = home.write("held-by-the-user", format!("{CANARY}\n"));
     let model = home.script(&json!([
@@ -162,7 +162,7 @@ fn a_secret_that_commands_use_is_seen_by_them_alone(place: &[&str]) {
 }
 
 #[test]
-fn what_is_run_by_hand_uses_and_hides_them_too() {
+fn exec_injects_and_redacts_secrets() {
     let home = Home::new();
     let description = "for the forge";
     let secrets =
@@ -199,7 +199,7 @@ fn what_is_run_by_hand_uses_and_hides_them_too() {
 }
 
 #[test]
-fn an_agent_is_told_what_there_is() {
+fn agent_gets_the_descriptions_of_secrets() {
     let home = Home::new();
     let secrets = "[secrets]\nFORGE_TOKEN = { value = 'secret value', description = 'for the forge' }\n";
     home.write(".glovebox/config.toml", secrets);
@@ -212,7 +212,7 @@ fn an_agent_is_told_what_there_is() {
 }
 
 #[test]
-fn a_secret_that_is_missing_at_a_resume_is_named() {
+fn resume_error_names_a_missing_secret() {
     let home = Home::new();
     let model = home.script(&json!([bash("echo \"$TOKEN\""), finish()]));
     // As an argument, so it may not look like the canary, which a test beside this one looks for in all arguments.

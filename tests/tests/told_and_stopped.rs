@@ -50,7 +50,7 @@ fn instructions_are_recalled_first_and_knowledge_only_once() {
 }
 
 #[test]
-fn a_tool_servers_tool_is_called_in_the_sandbox() {
+fn mcp_tool_is_called_in_the_sandbox() {
     let home = Home::new();
     let arguments = serde_json::to_string(&["-c", SCRIPT]).unwrap();
     home.write(
@@ -124,7 +124,7 @@ fn policy_asks_for_confirmation_only_when_command_is_risky() {
 }
 
 #[test]
-fn a_list_of_tasks_is_kept_in_the_log() {
+fn task_list_is_stored_in_the_log() {
     let home = Home::new();
     let task = json!({"id": "1", "title": "look", "status": "done"});
     let responses = json!([
@@ -142,7 +142,7 @@ fn a_list_of_tasks_is_kept_in_the_log() {
 }
 
 #[test]
-fn an_agent_that_goes_on_in_another_sandbox_is_told_so_once() {
+fn agent_is_notified_once_when_its_sandbox_is_replaced() {
     let home = Home::new();
     run(&home, "work", &json!([bash("X=1"), finish(), bash("echo ${X:-none}"), finish(), finish()]), 0);
     let resume = ["resume", &latest(&home), "-t", "and now?", "--json"];

@@ -344,7 +344,7 @@ fn agent_file_of_a_folder_replaces_no_section_of_the_users() {
 }
 
 #[test]
-fn broken_config_of_a_folder_hinders_no_trust_command() {
+fn trust_command_works_when_the_config_is_broken() {
     let home = Home::new();
     for (config, problem) in [
         ("[core\n", "config.toml:1: "),

@@ -146,7 +146,7 @@ fn repository_is_cloned_and_set_up_before_the_agent_starts() {
 }
 
 #[test]
-fn a_host_killed_in_mid_setup_attaches_to_the_step_and_goes_on() {
+fn setup_continues_when_the_host_was_killed() {
     let script = "echo run >> ../counter\ni=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; sleep 0.1; done\necho made > made\n";
     let Some(home) = home_with_origin(script) else { return };
     let model = home.script(&json!([bash("cat made"), finish()]));
@@ -166,7 +166,7 @@ fn a_host_killed_in_mid_setup_attaches_to_the_step_and_goes_on() {
 }
 
 #[test]
-fn a_sandbox_killed_in_mid_setup_is_made_ready_anew() {
+fn setup_starts_again_when_the_sandbox_was_killed() {
     // The shell's parent is the server.
     let script = "echo run >> ../counter\n[ $(wc -l < ../counter) -gt 1 ] || { kill -9 $PPID; sleep 60; }\n";
     let Some(home) = home_with_origin(script) else { return };
@@ -206,7 +206,7 @@ fn setup_step_runs_again_on_resume_when_it_was_interrupted() {
 }
 
 #[test]
-fn silence_does_not_end_a_setup_script() {
+fn setup_script_has_no_silence_timeout() {
     // Longer than the ten seconds of silence after which an agent's command is answered.
     let Some(home) = home_with_origin("sleep 12; echo made > made\n") else { return };
     let model = home.script(&json!([bash("cat made"), finish()]));
@@ -216,7 +216,7 @@ fn silence_does_not_end_a_setup_script() {
 }
 
 #[test]
-fn a_script_that_fails_is_told_and_the_agent_begins() {
+fn agent_starts_and_is_notified_when_setup_fails() {
     // It ends its shell, too.
     let Some(home) = home_with_origin("echo 'no such package'; exit 3\n") else { return };
     let model = home.script(&json!([bash("basename $PWD; ls .git/hooks/pre-commit"), finish()]));
@@ -281,7 +281,7 @@ fn empty_workspace_becomes_a_repository_when_configured() {
 }
 
 #[test]
-fn an_image_without_git_does_what_it_can() {
+fn setup_skips_git_steps_when_image_has_no_git() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let home = Home::new();
     let image = backend.image().unwrap();

@@ -43,7 +43,7 @@ async fn exec(
 }
 
 /// Stdin, stdout and stderr carry exact bytes, and exit codes and signals are reported.
-pub async fn a_program_reads_its_input_and_its_streams_stay_apart(backend: &dyn Backend) {
+pub async fn process_streams_are_exact_and_separate(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let input: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
     let (exit, stdout, stderr) = exec(&*sandbox, "cat", &["cat"], Some(input.clone())).await;
@@ -70,7 +70,7 @@ pub async fn a_program_reads_its_input_and_its_streams_stay_apart(backend: &dyn 
 }
 
 /// A program that is killed has an exit status.
-pub async fn a_program_is_ended_with_all_that_came_of_it(backend: &dyn Backend) {
+pub async fn killed_process_ends_with_its_process_tree(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let id: ProcessId = "sleeper".parse().unwrap();
     let request = program(&["sh", "-c", "sleep 1000 & echo begun; wait"]);
@@ -87,7 +87,7 @@ pub async fn a_program_is_ended_with_all_that_came_of_it(backend: &dyn Backend) 
 }
 
 /// Requested variables are set from the first command on, and later sets replace them.
-pub async fn the_environment_is_what_was_asked_for(backend: &dyn Backend) {
+pub async fn commands_have_the_requested_environment(backend: &dyn Backend) {
     let mut spec = spec(backend);
     spec.environment = [("TOKEN".to_owned(), "s3cret".to_owned())].into();
     let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
@@ -104,7 +104,7 @@ pub async fn the_environment_is_what_was_asked_for(backend: &dyn Backend) {
 }
 
 /// A terminal passes input, output, its size and the exit status.
-pub async fn a_terminal_is_one(backend: &dyn Backend) {
+pub async fn terminal_has_size_keys_and_an_exit_code(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let query = TerminalQuery {
         columns: 99,
@@ -140,7 +140,7 @@ pub async fn a_terminal_is_one(backend: &dyn Backend) {
 }
 
 /// Uploaded files and folders are downloaded unchanged.
-pub async fn files_and_folders_go_in_and_come_out(backend: &dyn Backend) {
+pub async fn files_and_folders_are_transferred(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let content: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 253) as u8).collect();
     let source = || Box::new(std::io::Cursor::new(content.clone())) as _;
@@ -210,7 +210,7 @@ fn failing_source() -> engine::sandbox::ByteSource {
 }
 
 /// A connection to a port without a listener fails within the requested time.
-pub async fn a_port_without_a_listener_is_told(backend: &dyn Backend) {
+pub async fn connect_fails_when_the_port_has_no_listener(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     assert!(!sandbox.streams().unwrap().wait_for_port(free, Duration::from_millis(50)).await.unwrap());

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::{Backend, OutputRecorder, command, command_result, id, place, remove, run};
 
 /// Output is streamed while the command runs, and is part of the observation.
-pub async fn echo_is_heard_and_observed(backend: &dyn Backend) {
+pub async fn output_is_streamed_and_observed(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let ran = run(&*sandbox, 1, "echo gl''ove").await;
     assert_eq!((ran.exit_code, ran.content.trim()), (0, "glove"));
@@ -16,7 +16,7 @@ pub async fn echo_is_heard_and_observed(backend: &dyn Backend) {
 }
 
 /// Commands run in sequence in one shell.
-pub async fn the_shell_keeps_its_folder_and_variables(backend: &dyn Backend) {
+pub async fn shell_keeps_its_folder_and_variables(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     assert_eq!(run(&*sandbox, 1, "pwd").await.content.trim(), sandbox.lease().working_dir);
     run(&*sandbox, 2, "mkdir -p a/b && cd a/b && color=green").await;
@@ -27,7 +27,7 @@ pub async fn the_shell_keeps_its_folder_and_variables(backend: &dyn Backend) {
 }
 
 /// The observation contains the exit code of the command.
-pub async fn an_exit_code_is_observed(backend: &dyn Backend) {
+pub async fn exit_code_is_observed(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     assert_eq!(run(&*sandbox, 1, "(exit 42)").await.exit_code, 42);
     assert_eq!(run(&*sandbox, 2, "true").await.exit_code, 0);
@@ -35,7 +35,7 @@ pub async fn an_exit_code_is_observed(backend: &dyn Backend) {
 }
 
 /// A large output arrives completely and in order.
-pub async fn a_megabyte_of_output_arrives_whole(backend: &dyn Backend) {
+pub async fn megabyte_of_output_arrives_completely(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     // 65,536 distinct lines of 16 bytes.
     let ran =
@@ -49,7 +49,7 @@ pub async fn a_megabyte_of_output_arrives_whole(backend: &dyn Backend) {
 }
 
 /// A cancel kills background processes too, and the action still returns an observation.
-pub async fn a_cancel_ends_the_process_tree_and_the_observation_comes(backend: &dyn Backend) {
+pub async fn cancel_kills_the_process_tree_and_completes_the_action(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let output = OutputRecorder::default();
     // Without isolation, the processes of other tests are visible too.

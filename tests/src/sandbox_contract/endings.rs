@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::{Backend, error, place, remove, run, spec};
 
 /// Background processes are killed with the sandbox.
-pub async fn destroying_leaves_nothing_and_is_no_error_twice(backend: &dyn Backend) {
+pub async fn destroy_leaves_nothing_and_is_idempotent(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let id = sandbox.lease().sandbox_id.clone();
     run(
@@ -26,7 +26,7 @@ pub async fn destroying_leaves_nothing_and_is_no_error_twice(backend: &dyn Backe
 }
 
 /// A server that does not start is an error that quotes its output.
-pub async fn a_failed_start_leaves_nothing_and_says_why(backend: &dyn Backend) {
+pub async fn failed_start_leaves_nothing_and_quotes_the_output(backend: &dyn Backend) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("boom");
     // Closed before it is run, because a file that is open for writing cannot be executed.
@@ -44,7 +44,7 @@ pub async fn a_failed_start_leaves_nothing_and_says_why(backend: &dyn Backend) {
 }
 
 /// A start that is cancelled at any moment leaves nothing.
-pub async fn an_abandoned_start_leaves_nothing(backend: &dyn Backend) {
+pub async fn cancelled_start_leaves_nothing(backend: &dyn Backend) {
     let provider = backend.provider();
     let mut abandoned = Vec::new();
     for milliseconds in [0, 2, 10, 30, 80, 150] {
@@ -72,7 +72,7 @@ pub async fn an_abandoned_start_leaves_nothing(backend: &dyn Backend) {
 }
 
 /// A host that crashed before it stored the lease requests a sandbox again, and the conversation gets a new one.
-pub async fn a_sandbox_left_from_before_is_replaced(backend: &dyn Backend) {
+pub async fn leftover_sandbox_is_replaced(backend: &dyn Backend) {
     let spec = spec(backend);
     let first = backend.provider().create(&spec, &|_| {}).await.unwrap();
     run(&*first, 1, "touch old").await;

@@ -44,7 +44,7 @@ fn expected_lines(count: u32) -> Vec<String> {
 }
 
 /// The connection is cut five times while a command prints.
-pub async fn a_connection_cut_in_mid_output_loses_and_repeats_nothing(backend: &dyn FaultInjection) {
+pub async fn output_is_exact_when_the_connection_is_cut(backend: &dyn FaultInjection) {
     let sandbox = place(backend).await;
     let (output, first, request) = (OutputRecorder::default(), id(1), command(LINES));
     let listener = output.listener();
@@ -68,7 +68,7 @@ pub async fn a_connection_cut_in_mid_output_loses_and_repeats_nothing(backend: &
 }
 
 /// The connection is cut between two actions, and the next one succeeds.
-pub async fn a_connection_cut_while_nothing_runs_is_made_again(backend: &dyn FaultInjection) {
+pub async fn idle_connection_is_established_again_when_cut(backend: &dyn FaultInjection) {
     let sandbox = place(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "color=green").await;
@@ -105,7 +105,7 @@ pub async fn killed_sandbox_is_lost_once_within_five_seconds(backend: &dyn Fault
 }
 
 /// After 10 s of suspension, the command completes and pending requests are answered.
-pub async fn a_sandbox_frozen_for_ten_seconds_goes_on(backend: &dyn FaultInjection) {
+pub async fn action_continues_after_ten_seconds_of_suspension(backend: &dyn FaultInjection) {
     frozen_for(backend, Duration::from_secs(10)).await;
 }
 
@@ -136,7 +136,7 @@ pub async fn frozen_for(backend: &dyn FaultInjection, time: Duration) {
 }
 
 /// Without disk space a write and a command report it. With space again both work.
-pub async fn a_full_disk_is_an_error_and_the_server_lives(backend: &dyn FaultInjection) {
+pub async fn server_survives_when_the_disk_is_full(backend: &dyn FaultInjection) {
     let sandbox = place(backend).await;
     let Some(folder) = backend.small_folder(sandbox.lease()).await else {
         println!("skipped: no small file system for this user");

@@ -13,7 +13,7 @@ async fn perform(sandbox: &dyn Sandbox, number: u32, action: SandboxAction) -> O
 }
 
 /// A file is written, read and edited, and the shell sees the result.
-pub async fn a_file_is_written_read_and_edited(backend: &dyn Backend) {
+pub async fn file_is_written_read_and_edited(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let path = format!("{}/note.txt", sandbox.lease().working_dir);
     let write = WriteAction {

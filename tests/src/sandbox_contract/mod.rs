@@ -47,25 +47,25 @@ pub trait Backend: Send + Sync {
 macro_rules! sandbox_contract {
     ($backend:expr) => {
         $crate::sandbox_contract!($backend;
-            commands::echo_is_heard_and_observed,
-            commands::the_shell_keeps_its_folder_and_variables,
-            commands::an_exit_code_is_observed,
-            commands::a_megabyte_of_output_arrives_whole,
-            commands::a_cancel_ends_the_process_tree_and_the_observation_comes,
-            files::a_file_is_written_read_and_edited,
-            access::a_program_reads_its_input_and_its_streams_stay_apart,
-            access::a_program_is_ended_with_all_that_came_of_it,
-            access::the_environment_is_what_was_asked_for,
-            access::a_terminal_is_one,
-            access::files_and_folders_go_in_and_come_out,
-            access::a_port_without_a_listener_is_told,
-            recovery::an_action_asked_for_twice_runs_once,
-            recovery::a_host_that_starts_again_attaches_to_what_runs,
-            recovery::a_server_killed_in_mid_command_is_lost_within_five_seconds,
-            endings::destroying_leaves_nothing_and_is_no_error_twice,
-            endings::a_failed_start_leaves_nothing_and_says_why,
-            endings::an_abandoned_start_leaves_nothing,
-            endings::a_sandbox_left_from_before_is_replaced,
+            commands::output_is_streamed_and_observed,
+            commands::shell_keeps_its_folder_and_variables,
+            commands::exit_code_is_observed,
+            commands::megabyte_of_output_arrives_completely,
+            commands::cancel_kills_the_process_tree_and_completes_the_action,
+            files::file_is_written_read_and_edited,
+            access::process_streams_are_exact_and_separate,
+            access::killed_process_ends_with_its_process_tree,
+            access::commands_have_the_requested_environment,
+            access::terminal_has_size_keys_and_an_exit_code,
+            access::files_and_folders_are_transferred,
+            access::connect_fails_when_the_port_has_no_listener,
+            recovery::repeated_action_runs_once,
+            recovery::restarted_host_attaches_to_a_running_action,
+            recovery::killed_server_is_lost_within_five_seconds,
+            endings::destroy_leaves_nothing_and_is_idempotent,
+            endings::failed_start_leaves_nothing_and_quotes_the_output,
+            endings::cancelled_start_leaves_nothing,
+            endings::leftover_sandbox_is_replaced,
         );
     };
     ($backend:expr; $($module:ident::$case:ident,)*) => {
@@ -83,11 +83,11 @@ macro_rules! sandbox_contract {
 macro_rules! sandbox_faults {
     ($backend:expr) => {
         $crate::sandbox_contract!($backend;
-            faults::a_connection_cut_in_mid_output_loses_and_repeats_nothing,
-            faults::a_connection_cut_while_nothing_runs_is_made_again,
+            faults::output_is_exact_when_the_connection_is_cut,
+            faults::idle_connection_is_established_again_when_cut,
             faults::killed_sandbox_is_lost_once_within_five_seconds,
-            faults::a_sandbox_frozen_for_ten_seconds_goes_on,
-            faults::a_full_disk_is_an_error_and_the_server_lives,
+            faults::action_continues_after_ten_seconds_of_suspension,
+            faults::server_survives_when_the_disk_is_full,
             random_aborts::starts_aborted_at_random_moments_leave_nothing,
         );
     };

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::{Backend, OutputRecorder, command, command_result, error, id, place, remove, run};
 
 /// A repeated id attaches: the command runs once, and each request receives its output.
-pub async fn an_action_asked_for_twice_runs_once(backend: &dyn Backend) {
+pub async fn repeated_action_runs_once(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     for _ in 0..3 {
         let ran = run(&*sandbox, 1, "echo once >> counter; echo co''unted").await;
@@ -19,7 +19,7 @@ pub async fn an_action_asked_for_twice_runs_once(backend: &dyn Backend) {
 }
 
 /// The client is dropped while a command runs. A new one receives its complete output and its result.
-pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backend) {
+pub async fn restarted_host_attaches_to_a_running_action(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let lease = sandbox.lease().clone();
     let request = command("echo bef''ore; while [ ! -e go ]; do sleep 0.1; done; echo aft''er");
@@ -62,7 +62,7 @@ pub async fn a_host_that_starts_again_attaches_to_what_runs(backend: &dyn Backen
 }
 
 /// The server is killed: the pending call fails, and a later attach fails too.
-pub async fn a_server_killed_in_mid_command_is_lost_within_five_seconds(backend: &dyn Backend) {
+pub async fn killed_server_is_lost_within_five_seconds(backend: &dyn Backend) {
     let sandbox = place(backend).await;
     let (output, first) = (OutputRecorder::default(), id(1));
     // The shell's parent is the server.

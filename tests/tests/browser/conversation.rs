@@ -17,7 +17,7 @@ fn run(home: &Home, model: &str, more: &[&str]) -> CompletedRun {
 }
 
 #[test]
-fn an_agent_works_on_a_page_and_is_told_no_secret() {
+fn agent_uses_a_page_and_sees_no_secret() {
     let home = Home::new();
     let page =
         format!("<title>Shop</title><button onclick=\"this.textContent='{SECRET} bought'\">Buy</button>");
@@ -102,7 +102,7 @@ fn other_agents_are_shown_marks_only_if_configured() {
 }
 
 #[test]
-fn a_browser_that_is_switched_off_is_not_offered() {
+fn browser_is_not_offered_when_disabled() {
     let home = Home::new();
     home.write(".glovebox/config.toml", "[core]\nenable_browser = false\n");
     let model = home.script(&json!([code("noop()"), finish()]));

@@ -21,7 +21,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crashed_page_is_told_and_another_can_be_opened() {
+async fn page_crash_is_reported_and_another_page_opens() {
     let scene = Scene::new().await;
     scene.act("goto('SITE/form')").await.well();
     let seen = scene.act("goto('chrome://crash')").await;
@@ -34,7 +34,7 @@ async fn a_crashed_page_is_told_and_another_can_be_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_browser_is_told_and_begun_anew() {
+async fn browser_is_restarted_and_agent_notified_when_killed() {
     let scene = Scene::new().await;
     scene.act("goto('SITE/form')").await.well();
     scene.run(&kill(&scene.profile())).await;
@@ -81,7 +81,7 @@ async fn page_is_found_and_no_call_repeated_when_host_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_host_has_left_takes_no_answers() {
+async fn connection_of_a_killed_host_receives_no_responses() {
     let mut scene = Scene::new().await;
     scene.act("goto('SITE/form')").await.well();
     // A killed host ends no program: its link stays open, and still reads.
@@ -93,7 +93,7 @@ async fn what_a_killed_host_has_left_takes_no_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_connection_loses_no_page() {
+async fn page_stays_open_when_the_connection_breaks() {
     let scene = Scene::new().await;
     scene.act("goto('SITE/form')").await.well();
     assert!(scene.backend.cut_connection(&scene.sandbox.lease().sandbox_id).await > 0);
@@ -102,7 +102,7 @@ async fn a_broken_connection_loses_no_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_action_that_is_cancelled_ends_at_once() {
+async fn cancelled_browser_action_ends_immediately() {
     let scene = Scene::new().await;
     scene.act("goto('SITE/form')").await.well();
     let id = scene.next_id();

@@ -8,7 +8,7 @@ use super::scene::{Scene, interactive};
 const LONGEST_OBSERVATION: usize = 60_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_any_size_is_told_within_bounds() {
+async fn observation_is_bounded_for_pages_of_any_size() {
     let scene = Scene::new().await;
     for (page, part) in [
         ("many-nodes", "heading 'Many'"),
@@ -38,7 +38,7 @@ async fn a_page_of_any_size_is_told_within_bounds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_page_does_to_its_own_world_is_not_seen_in_ours() {
+async fn page_scripts_cannot_falsify_the_observation() {
     let scene = Scene::new().await;
     let seen = scene.act("goto('SITE/liar')").await.well();
     assert!(!seen.text.contains("lies"), "{}", seen.text);
@@ -52,7 +52,7 @@ async fn what_a_page_does_to_its_own_world_is_not_seen_in_ours() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_never_loads_is_told_as_it_is() {
+async fn page_is_observed_when_it_never_finishes_loading() {
     let scene = Scene::new().await;
     let seen = scene.act("goto('SITE/endless')").await.well();
     seen.has("has not finished loading after 30 seconds").has("heading 'begun'");
@@ -66,7 +66,7 @@ async fn a_page_that_never_loads_is_told_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_that_never_ends_holds_the_agent_for_a_while_only() {
+async fn action_times_out_when_a_page_script_never_ends() {
     let scene = Scene::new().await;
     let seen = scene.act("goto('SITE/busy')").await.well();
     let request = interactive(&format!("click('{}')", seen.id_of("'Spin'")), 5.0);

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use scene::Scene;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_is_opened_and_observed_as_v0_does() {
+async fn page_is_opened_and_observed_in_v0_s_format() {
     let scene = Scene::new().await;
     let seen = scene.browse("form").await.well();
     let page = &seen.page;
@@ -57,7 +57,7 @@ fn jpeg_size(picture: &[u8]) -> (u16, u16) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_form_is_filled_in_and_sent() {
+async fn form_is_filled_in_and_submitted() {
     let scene = Scene::new().await;
     let seen = scene.act("goto('SITE/form')").await.well();
     let [nick, color, agree] = ["'Nick'", "'Colour'", "checkbox"].map(|part| seen.id_of(part));
@@ -120,7 +120,7 @@ async fn error_is_one_sentence_and_page_stays_when_a_call_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_are_scrolled_and_gone_back_to() {
+async fn pages_are_scrolled_and_revisited() {
     let scene = Scene::new().await;
     let seen = scene.act("goto('SITE/long')").await.well();
     seen.has("In sight: 0 to 720 of ");
@@ -136,7 +136,7 @@ async fn pages_are_scrolled_and_gone_back_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tabs_are_opened_chosen_and_closed() {
+async fn tabs_are_opened_selected_and_closed() {
     let scene = Scene::new().await;
     let seen = scene.act("goto('SITE/tabs')").await.well();
     let seen = scene.act(&format!("click('{}')", seen.id_of("link 'Open'"))).await.well();
@@ -152,7 +152,7 @@ async fn tabs_are_opened_chosen_and_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dialogs_are_dismissed_and_told_and_hold_nobody() {
+async fn dialogs_are_dismissed_and_reported() {
     let scene = Scene::new().await;
     let seen = scene.act("goto('SITE/dialogs')").await.well();
     let seen = scene.act(&format!("click('{}')", seen.id_of("'Ask'"))).await.well();

@@ -10,7 +10,7 @@ use super::scene::Scene;
 use crate::pypi::packages;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_another_machines_loopback_is_browsed_over_ssh() {
+async fn page_on_a_remote_loopback_is_browsed_over_ssh() {
     let Some(backend) = Ssh::new() else { return };
     let scene = Scene::on(backend).await;
     let seen = scene.browse("form").await.well();
@@ -21,7 +21,7 @@ async fn a_page_of_another_machines_loopback_is_browsed_over_ssh() {
 
 /// The browser and the kernel of cells find what they need in what a sandbox sees.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cell_and_a_file_in_the_browser_work_under_landlock() {
+async fn browser_and_ipython_read_the_workspace_under_landlock() {
     let Some(backend) = Local::isolated(IsolationKind::Landlock).await else { return };
     let scene = Scene::on(backend).await;
     let page = "<title>Of the workspace</title><button>Go</button>";

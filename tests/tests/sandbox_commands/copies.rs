@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::{Scene, refused};
 
 #[test]
-fn a_tree_goes_in_and_comes_out_as_it_was() {
+fn folder_is_unchanged_when_copied_in_and_out() {
     for scene in Scene::all() {
         let source = scene.home.path().join("source");
         std::fs::create_dir_all(source.join("deep/er")).unwrap();
@@ -38,7 +38,7 @@ fn a_tree_goes_in_and_comes_out_as_it_was() {
 }
 
 #[test]
-fn a_large_file_goes_in_and_comes_out_whole() {
+fn large_file_is_unchanged_when_copied_in_and_out() {
     for scene in Scene::all() {
         let content: Vec<u8> =
             (0..50_u32 << 20).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -56,7 +56,7 @@ fn a_large_file_goes_in_and_comes_out_whole() {
 }
 
 #[test]
-fn what_leads_out_of_a_folder_is_left_out_and_told() {
+fn link_out_of_the_folder_is_skipped_and_reported() {
     for scene in Scene::all() {
         let outside = scene.home.write("outside", "untouched");
         let script = format!(

@@ -12,7 +12,7 @@ fn snapshots(scene: &Scene) -> Vec<Value> {
 }
 
 #[test]
-fn a_fork_has_the_files_and_its_image_goes_with_it() {
+fn fork_has_the_files_and_its_image_is_removed_with_it() {
     let Some(scene) = Scene::docker() else { return };
     let (name, fork) = (scene.name(), format!("{}-fork", scene.name()));
     scene.exec(&["sh", "-c", "echo one > file"]).expect(0);
@@ -31,7 +31,7 @@ fn a_fork_has_the_files_and_its_image_goes_with_it() {
 }
 
 #[test]
-fn a_snapshot_stays_until_it_is_removed_by_its_name() {
+fn snapshot_is_kept_until_it_is_removed_by_name() {
     let Some(scene) = Scene::docker() else { return };
     let image = scene.run(&["snapshot", &scene.name()]).expect(0).stdout.trim().to_owned();
     assert_eq!(
@@ -46,7 +46,7 @@ fn a_snapshot_stays_until_it_is_removed_by_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_fork_left_that_was_killed_half_way_is_pruned() {
+async fn prune_removes_the_snapshot_of_a_killed_fork() {
     let (Some(scene), Some(backend)) = (Scene::docker(), DockerBackend::busybox()) else { return };
     let secret = HostSecret::new(
         std::fs::read(scene.home.path().join(".glovebox/secret")).unwrap().try_into().unwrap(),

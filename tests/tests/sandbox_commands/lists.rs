@@ -10,7 +10,7 @@ use tests::glovebox::Home;
 use super::{Scene, refused};
 
 #[test]
-fn a_sandbox_is_made_listed_and_removed() {
+fn sandbox_is_created_listed_and_removed() {
     for scene in Scene::all() {
         let name = scene.name();
         let list = scene.list();
@@ -91,7 +91,7 @@ fn list_names_failed_runtimes_when_no_runtime_is_given() {
 }
 
 #[test]
-fn a_sandbox_is_found_at_whatever_runtime_it_is() {
+fn sandbox_is_found_without_naming_its_runtime() {
     for scene in Scene::all() {
         let (name, nobody) =
             (scene.name(), format!("unix://{}", scene.home.path().join("no.sock").display()));
@@ -148,7 +148,7 @@ fn prune_removes_only_sandboxes_that_are_unused() {
 }
 
 #[test]
-fn what_a_runtime_cannot_do_and_wrong_usage_are_one_line() {
+fn error_is_one_line_when_unsupported_or_misused() {
     let scene = Scene::local();
     let name = scene.name();
     scene.run(&["logs", &name]).expect(0);

@@ -27,7 +27,7 @@ fn port_on_another_address_is_bound_when_it_is_named() {
 }
 
 #[test]
-fn a_port_inside_serves_many_connections_here() {
+fn forwarded_port_serves_concurrent_connections() {
     let scene = Scene::of(Home::new(), "local", &["--unsafe-local"]);
     // A server that answers each connection with what it heard; it is this test's, which a local sandbox reaches.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

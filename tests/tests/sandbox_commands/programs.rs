@@ -9,7 +9,7 @@ use tests::glovebox::{unwritable, wait_until};
 use super::{Scene, refused};
 
 #[test]
-fn a_program_has_this_commands_input_output_and_exit_code() {
+fn exec_has_the_streams_and_exit_code_of_its_program() {
     for scene in Scene::all() {
         let script = "echo out; echo err >&2; exit 42";
         let ran = scene.exec(&["sh", "-c", script]).expect(42);
@@ -48,7 +48,7 @@ fn a_program_has_this_commands_input_output_and_exit_code() {
 }
 
 #[test]
-fn an_interrupt_ends_the_program_inside() {
+fn program_in_the_sandbox_ends_when_exec_is_interrupted() {
     for scene in Scene::all() {
         let script = "echo $$ > pid; sleep 1000 & echo begun; wait";
         let mut exec = scene.command(&["exec", &scene.name(), "--", "sh", "-c", script]);

@@ -7,7 +7,7 @@ use tests::terminal::Terminal;
 use super::Scene;
 
 #[test]
-fn a_shell_is_a_terminal_inside() {
+fn shell_has_a_terminal_with_size_and_signals() {
     for scene in Scene::all() {
         let name = scene.name();
         let mut shell = Terminal::start(&scene.command(&["shell", &name]));
@@ -43,7 +43,7 @@ fn program_reads_the_terminal_and_interrupt_exits_with_130() {
 }
 
 #[test]
-fn the_terminal_is_as_it_was_whatever_ends_the_shell() {
+fn terminal_settings_are_restored_when_the_shell_ends() {
     let scene = Scene::local();
     let name = scene.name();
     let endings: [(&str, u32); 3] = [("exit", 3), ("signal", 130), ("server", 1)];

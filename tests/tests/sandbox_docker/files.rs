@@ -57,7 +57,7 @@ async fn volumes_are_written_as_their_owner_or_read_only() {
 }
 
 #[tokio::test]
-async fn a_named_volume_outlives_its_sandboxes() {
+async fn named_volume_outlives_its_sandboxes() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let mut spec = spec(&backend);
     let name = format!("glovebox-test-{}", spec.conversation);
@@ -83,7 +83,7 @@ async fn start_error_names_the_workspace_when_it_is_unusable() {
 }
 
 #[tokio::test]
-async fn a_volume_that_cannot_be_used_is_a_start_error_that_names_it() {
+async fn start_error_names_the_volume_when_it_is_unusable() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut spec = spec(&backend);
@@ -115,7 +115,7 @@ async fn a_volume_that_cannot_be_used_is_a_start_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn a_runaway_file_ends_at_the_disks_size_and_the_server_lives() {
+async fn server_survives_when_a_file_reaches_the_disk_limit() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let mut spec = spec(&backend);
     spec.resources.disk_bytes = 1 << 20;

@@ -36,7 +36,7 @@ mod debian {
 }
 
 #[tokio::test]
-async fn an_image_that_cannot_be_had_is_a_typed_error_after_progress() {
+async fn error_is_typed_when_the_image_cannot_be_pulled() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let mut spec = spec(&backend);
     // A registry that nobody runs, on loopback.
@@ -52,7 +52,7 @@ async fn an_image_that_cannot_be_had_is_a_typed_error_after_progress() {
 }
 
 #[tokio::test]
-async fn an_engine_that_does_not_answer_is_a_typed_error() {
+async fn error_is_typed_when_the_engine_does_not_respond() {
     let folder = tempfile::tempdir().unwrap();
     let Some(backend) = DockerBackend::busybox() else { return };
     let backend = backend.reached_at(format!("unix://{}/docker.sock", folder.path().display()));
@@ -62,7 +62,7 @@ async fn an_engine_that_does_not_answer_is_a_typed_error() {
 }
 
 #[tokio::test]
-async fn whether_an_engine_answers_is_known_within_two_seconds() {
+async fn engine_check_fails_within_two_seconds() {
     let Some(backend) = DockerBackend::busybox() else { return };
     DockerProvider::new(backend.config()).answers().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ async fn key_is_hidden_in_the_sandbox_and_limits_apply() {
 }
 
 #[tokio::test]
-async fn a_sweep_removes_what_no_conversation_uses() {
+async fn sweep_removes_only_unused_sandboxes() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let mut config = backend.config();
     config.owner = format!("sweep-{}", std::process::id());
@@ -113,7 +113,7 @@ async fn a_sweep_removes_what_no_conversation_uses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_paused_for_longer_than_a_connection_lasts_goes_on() {
+async fn sandbox_continues_after_a_pause_beyond_the_ping_timeout() {
     // Pings go out every 5 s, and are answered within 10 s or never.
     let Some(backend) = DockerBackend::busybox() else { return };
     tests::sandbox_contract::faults::frozen_for(&backend, Duration::from_secs(22)).await;

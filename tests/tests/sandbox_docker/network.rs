@@ -7,7 +7,7 @@ use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
 
 #[tokio::test]
-async fn a_container_joins_the_networks_that_are_named() {
+async fn container_joins_the_configured_networks() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let spec = spec(&backend);
     let networks = [1, 2].map(|number| format!("glovebox-{}-{number}", spec.conversation));

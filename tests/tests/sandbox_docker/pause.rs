@@ -47,7 +47,7 @@ async fn shell_processes_and_connection_survive_a_pause() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_attaches_to_a_frozen_sandbox_lets_it_go_on() {
+async fn attach_resumes_a_paused_sandbox() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let sandbox = place(&backend).await;
     run(&*sandbox, 1, "kept=value").await;

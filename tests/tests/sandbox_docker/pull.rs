@@ -23,7 +23,7 @@ const PIECES: usize = 20;
 const PIECE_PAUSE: Duration = Duration::from_millis(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pull_tells_its_bytes_and_their_total() {
+async fn pull_progress_has_received_and_total_bytes() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let registry = Registry::start(Manner::Serves).await;
     let spec = SandboxSpec { image: Some(registry.image()), ..spec(&backend) };
@@ -96,7 +96,7 @@ fn create(registry: &Registry, client_config: &str, helper: Option<&str>, is_tol
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_login_is_taken_from_dockers_own_configuration_and_helpers() {
+async fn registry_login_is_read_from_docker_config_and_helpers() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let registry = Registry::start(Manner::WantsLogin).await;
     let place = registry.address.to_string();

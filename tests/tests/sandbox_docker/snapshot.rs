@@ -9,7 +9,7 @@ use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, place, remove, run, spec};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fork_has_the_files_and_a_life_of_its_own() {
+async fn fork_has_the_files_and_runs_independently() {
     let Some(backend) = DockerBackend::debian() else { return };
     let engine = backend.engine().await;
     let first = place(&backend).await;
@@ -97,7 +97,7 @@ async fn fork_has_the_images_settings_when_it_has_a_workspace() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_cannot_be_named_leaves_no_image() {
+async fn failed_snapshot_leaves_no_image() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let sandbox = place(&backend).await;
     let owner = format!("glovebox.snapshot={}", backend.config().owner);
@@ -120,7 +120,7 @@ fn lone_provider(backend: &DockerBackend, name: &str) -> DockerProvider {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fork_leaves_no_image_whichever_sandbox_goes_first() {
+async fn forks_leave_no_image_in_any_order_of_removal() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = lone_provider(&backend, "forks");
     let first = spec(&backend);

@@ -5,7 +5,7 @@ use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, place, remove, run, spec};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn usage_tells_what_is_busy_and_what_is_allowed() {
+async fn usage_has_consumption_and_limits() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let sandbox = place(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
@@ -21,7 +21,7 @@ async fn usage_tells_what_is_busy_and_what_is_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_are_what_the_server_wrote() {
+async fn logs_contain_the_output_of_the_server() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let sandbox = place(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();

@@ -92,7 +92,7 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_asks_for_more_than_an_image_is_made_for_itself() {
+async fn pool_is_not_used_when_spec_has_more_than_an_image() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = DockerProvider::new(pooled(&backend, "fits", 1, None));
     spares(&provider, 1).await;
@@ -115,7 +115,7 @@ async fn what_asks_for_more_than_an_image_is_made_for_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_spare_that_died_is_thrown_away_and_another_is_made() {
+async fn dead_pool_entry_is_replaced() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = DockerProvider::new(pooled(&backend, "died", 1, None));
     let dead = spares(&provider, 1).await;
@@ -136,7 +136,7 @@ async fn a_spare_that_died_is_thrown_away_and_another_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_that_cannot_be_filled_holds_nobody_up() {
+async fn create_is_not_delayed_when_the_pool_cannot_be_filled() {
     let Some(backend) = DockerBackend::busybox() else { return };
     // A registry that nobody runs, on loopback.
     let provider = DockerProvider::new(pooled(&backend, "none", 2, Some("127.0.0.1:1/no/image:1".into())));

@@ -143,7 +143,7 @@ pub(super) async fn attributes_outside_cannot_be_changed(backend: &Local) {
     provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
 }
 
-pub(super) async fn nothing_else_of_the_host_is_seen(backend: &Local) {
+pub(super) async fn other_host_files_are_not_visible(backend: &Local) {
     let folders = foreign_folders();
     let sandbox = place(backend).await;
     for (number, folder) in (1..).zip(&folders) {
@@ -165,7 +165,7 @@ pub(super) async fn nothing_else_of_the_host_is_seen(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn what_only_root_may_read_is_not_seen(backend: &Local) {
+pub(super) async fn files_of_root_are_not_visible(backend: &Local) {
     if !is_root() {
         return; // There is nothing that this user may read and others may not, but in its home.
     }
@@ -201,7 +201,7 @@ for path in ('/proc/kcore', '/proc/kmsg', '/proc/keys'):
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn sockets_of_the_host_are_not_reached(backend: &Local) {
+pub(super) async fn host_sockets_are_not_reachable(backend: &Local) {
     let folders = foreign_folders();
     let listen =
         |folder: &TempDir| tokio::net::UnixListener::bind(folder.path().join("engine.sock")).unwrap();
@@ -218,7 +218,7 @@ pub(super) async fn sockets_of_the_host_are_not_reached(backend: &Local) {
     }
 }
 
-pub(super) async fn abstract_sockets_are_not_reached(backend: &Local) {
+pub(super) async fn abstract_sockets_are_not_reachable(backend: &Local) {
     use std::os::linux::net::SocketAddrExt as _;
     let name = backend.state_dir().display().to_string(); // no other test's
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
@@ -241,7 +241,7 @@ fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-pub(super) async fn it_has_a_loopback_of_its_own(backend: &Local) {
+pub(super) async fn sandbox_has_its_own_loopback(backend: &Local) {
     let sandbox = place(backend).await;
     let own = "python3 -c \"import socket; l = socket.create_server(('127.0.0.1', 0)); \
                socket.create_connection(l.getsockname()); print('conn' + 'ected')\"; ls /sys/class/net 2>/dev/null; \
@@ -316,7 +316,7 @@ pub(super) async fn foreign_processes_cannot_be_changed(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn keys_and_ipc_objects_are_its_own(backend: &Local) {
+pub(super) async fn keys_and_ipc_objects_are_isolated(backend: &Local) {
     let made = Command::new("ipcmk").args(["--shmem", "4096", "--mode", "0666"]).output().unwrap();
     let said = String::from_utf8(made.stdout).unwrap();
     let id: u32 = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
@@ -337,7 +337,7 @@ pub(super) async fn keys_and_ipc_objects_are_its_own(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn set_id_files_cannot_be_made(backend: &Local) {
+pub(super) async fn set_id_files_cannot_be_created(backend: &Local) {
     let sandbox = place(backend).await;
     let attempts = "
 os.umask(0)
@@ -368,7 +368,7 @@ os.chmod('own', 0o755)
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn memory_that_stays_taken_is_bounded(backend: &Local) {
+pub(super) async fn persistent_memory_is_bounded(backend: &Local) {
     let sandbox = place(backend).await;
     let size = run(&*sandbox, 1, "df --block-size=1M --output=size /dev/shm | tail -n 1").await;
     assert_eq!(size.content.trim(), "64");
@@ -441,7 +441,7 @@ pub(super) async fn descriptors_of_the_host_are_not_inherited(backend: &Local) {
 }
 
 /// A link out of the home may be the work of a sandbox that had the home as its workspace.
-pub(super) async fn tools_that_lie_outside_of_the_home_are_not_shown(backend: &Local) {
+pub(super) async fn tools_outside_the_home_are_not_visible(backend: &Local) {
     let (home, elsewhere) = (outside(), folder_in(outside_parent()));
     std::os::unix::fs::symlink(elsewhere.path(), home.path().join(".pyenv")).unwrap();
     let mut config = backend.config(backend.server());

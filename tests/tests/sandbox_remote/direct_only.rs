@@ -53,7 +53,7 @@ async fn foreign_server_survives_and_our_processes_end_on_removal() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_refused_with_a_hint() {
+async fn wrong_key_error_has_a_hint() {
     let backend = DirectServers::new().unwrap();
     let server = backend.start().await;
     let provider = server_at(&format!("http://{}", server.address), "another key");
@@ -67,7 +67,7 @@ async fn a_wrong_key_is_refused_with_a_hint() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_at_once() {
+async fn missing_server_is_reported_immediately() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -80,7 +80,7 @@ async fn a_server_that_is_not_there_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn something_else_that_answers_is_no_action_server() {
+async fn server_that_is_no_action_server_is_rejected() {
     let backend = SandboxHostBackend::<Local>::over_local().unwrap();
     let something_else = backend.lend(SandboxHostBackend::<Local>::host_config());
     let failed =
@@ -90,7 +90,7 @@ async fn something_else_that_answers_is_no_action_server() {
 }
 
 #[tokio::test]
-async fn a_folder_of_this_machine_cannot_be_worked_in_there() {
+async fn workspace_of_this_machine_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let spec = SandboxSpec { workspace: Some(folder.path().into()), ..unplaced() };
     let failed = error(server_at("http://127.0.0.1:9", SERVER_KEY).create(&spec, &|_| {}).await);

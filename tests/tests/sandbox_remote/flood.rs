@@ -37,7 +37,7 @@ fn list(address: SocketAddr) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_a_sandbox_host_keeps_no_client_out() {
+async fn client_is_served_during_a_flood_of_a_sandbox_host() {
     let backend = SandboxHostBackend::over_local().unwrap();
     let address = backend.lend(SandboxHostBackend::<tests::sandbox_contract::local::Local>::host_config());
     let scene = tokio::task::spawn_blocking(move || {
@@ -62,7 +62,7 @@ async fn a_flood_of_a_sandbox_host_keeps_no_client_out() {
 
 /// The client sends all of its body before it reads: it must find the answer, and no reset connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_early_refusal_reaches_a_client_that_still_sends() {
+async fn early_refusal_reaches_a_client_that_still_sends() {
     let backend = SandboxHostBackend::over_local().unwrap();
     let address = backend.lend(SandboxHostBackend::<tests::sandbox_contract::local::Local>::host_config());
     let scene = tokio::task::spawn_blocking(move || {

@@ -51,7 +51,7 @@ fn conversation(spec: &SandboxSpec) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_sees_only_its_own_and_has_as_many_as_it_may() {
+async fn key_has_a_quota_and_sees_only_its_own_sandboxes() {
     let backend = leased_backend();
     let config = SandboxHostConfig {
         max_sandboxes: 2,
@@ -90,7 +90,7 @@ async fn a_key_sees_only_its_own_and_has_as_many_as_it_may() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_and_requests_without_one_are_refused() {
+async fn request_is_refused_when_its_key_is_wrong_or_missing() {
     let backend = leased_backend();
     let address = backend.lend(SandboxHostBackend::<Local>::host_config());
     let failed = error(impatient(address, "nobody-0123456789").create(&spec(&backend), &|_| {}).await);
@@ -105,7 +105,7 @@ async fn a_wrong_key_and_requests_without_one_are_refused() {
 }
 
 #[tokio::test]
-async fn what_asks_for_too_much_is_refused_and_said() {
+async fn excessive_request_is_refused_with_a_reason() {
     let backend = leased_backend();
     let address = backend.lend(SandboxHostBackend::<Local>::host_config());
     let (status, _) = ask(address, of_ann("POST", "/start", vec![b' '; 5 << 20])).await;
@@ -131,7 +131,7 @@ async fn what_asks_for_too_much_is_refused_and_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_v0_client_reaches_the_server_below_the_sandboxs_address() {
+async fn v0_client_reaches_the_server_below_the_sandbox_url() {
     let backend = leased_backend();
     let address = backend.lend(SandboxHostBackend::<Local>::host_config());
     let start = json!({

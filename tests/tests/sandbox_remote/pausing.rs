@@ -17,7 +17,7 @@ async fn condition(provider: &dyn SandboxProvider, sandbox: &protocol::SandboxId
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lent_sandbox_is_paused_and_goes_on() {
+async fn leased_sandbox_is_paused_and_resumed() {
     let Some(backend) = SandboxHostBackend::<DockerBackend>::over_busybox() else { return };
     let provider = backend.provider();
     let sandbox = place(&backend).await;
@@ -65,7 +65,7 @@ async fn a_lent_sandbox_is_paused_and_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_pauses_what_another_key_has() {
+async fn sandbox_of_another_key_cannot_be_paused() {
     let Some(backend) = SandboxHostBackend::<DockerBackend>::over_busybox() else { return };
     let address = backend.lend(SandboxHostBackend::<DockerBackend>::host_config());
     let [ann, bob] = [SECRET, OTHER_SECRET].map(|secret| client_of(address, secret));
@@ -77,7 +77,7 @@ async fn nobody_pauses_what_another_key_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_cannot_pause_says_so() {
+async fn pause_is_unsupported_when_the_host_cannot_pause() {
     let backend = SandboxHostBackend::over_local().unwrap();
     let sandbox = place(&backend).await;
     let failed = error(backend.provider().pausing().unwrap().pause(&sandbox.lease().sandbox_id).await);

@@ -81,7 +81,7 @@ async fn sandbox_host_recovers_its_leases_when_restarted_after_kill() {
 }
 
 #[test]
-fn keys_that_cannot_be_used_are_wrong_usage() {
+fn unusable_keys_are_a_usage_error() {
     let home = Home::new();
     let none = home.run(&["sandbox-host"]).expect(2);
     assert!(none.stderr.contains("give --keys FILE"), "{}", none.stderr);

@@ -184,7 +184,7 @@ async fn service_error_is_quoted_when_retries_or_time_run_out() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_fails_is_stopped_and_an_error() {
+async fn failed_sandbox_is_stopped_and_reported() {
     let service = Service::default();
     let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
     let runtime = json!({"runtime_id": "run-7", "url": "http://127.0.0.1:9", "status": "running"});

@@ -45,7 +45,7 @@ async fn assert_whole(sandbox: &dyn Sandbox, ran: &CommandResult) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_cut_in_mid_output_loses_nothing() {
+async fn output_is_complete_when_the_connection_is_cut() {
     for settings in ["", "AllowStreamLocalForwarding no"] {
         let Some(backend) = Ssh::with(&Options { settings, ..Options::default() }) else { return };
         let proxy = TcpProxy::to(backend.sshd.port()).await;
@@ -63,7 +63,7 @@ async fn a_connection_cut_in_mid_output_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_sshd_that_is_restarted_in_mid_output_loses_nothing() {
+async fn output_is_complete_when_sshd_is_restarted() {
     let Some(backend) = Ssh::new() else { return };
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     let ran = run_through(&*sandbox, async || {
@@ -80,15 +80,15 @@ async fn an_sshd_that_is_restarted_in_mid_output_loses_nothing() {
 tests::sandbox_faults!(Ssh::new());
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_home_is_an_error_and_the_server_lives() {
+async fn server_survives_when_the_home_is_full() {
     let Some(backend) = Ssh::with(&Options { home_kib: Some(40 << 10), ..Options::default() }) else {
         return;
     };
-    faults::a_full_disk_is_an_error_and_the_server_lives(&backend).await;
+    faults::server_survives_when_the_disk_is_full(&backend).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_sandboxes_come_back_over_one_new_connection() {
+async fn all_sandboxes_reconnect_over_one_connection() {
     let Some(backend) = Ssh::new() else { return };
     let proxy = TcpProxy::to(backend.sshd.port()).await;
     backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n", proxy.port()));

@@ -120,7 +120,7 @@ async fn encrypted_key_is_named_when_no_ssh_agent_holds_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unknown_host_is_treated_as_the_policy_says() {
+async fn unknown_host_is_treated_according_to_the_policy() {
     let Some(backend) = Ssh::new() else { return };
     let known_hosts = || {
         std::fs::read_to_string(backend.sshd.client_home().join(".ssh/known_hosts"))
@@ -169,7 +169,7 @@ async fn an_unknown_host_is_treated_as_the_policy_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_host_key_is_refused_with_the_place_of_the_old_one() {
+async fn changed_host_key_error_names_the_line_of_the_known_key() {
     let Some(backend) = Ssh::new() else { return };
     let folder = tempfile::tempdir().unwrap();
     for kind in ["ed25519", "ecdsa"] {
@@ -205,7 +205,7 @@ async fn a_changed_host_key_is_refused_with_the_place_of_the_old_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_is_reached_through_another() {
+async fn host_is_reached_through_a_jump_host() {
     let Some(backend) = Ssh::new() else { return };
     let Some(between) = Ssh::with(&Options { settings: "LogLevel DEBUG", ..Options::default() }) else {
         return;

@@ -30,7 +30,7 @@ fn assert_start(failed: &SandboxError, words: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_not_accepted_says_how_to_give_one() {
+async fn rejected_key_error_has_a_hint() {
     let Some(backend) = Ssh::new() else { return };
     backend.sshd.accept_keys("");
     let failed = refusal(&backend, backend.config(backend.server())).await;
@@ -42,7 +42,7 @@ async fn a_key_that_is_not_accepted_says_how_to_give_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_does_not_answer_is_not_available() {
+async fn host_is_unavailable_when_it_does_not_respond() {
     let Some(backend) = Ssh::new() else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap().port();
@@ -60,7 +60,7 @@ async fn a_host_that_does_not_answer_is_not_available() {
 
 /// Whatever a host says instead of SSH, or after it, ends in an error and costs nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_babbles_is_an_error() {
+async fn start_fails_when_the_host_sends_endless_text() {
     let Some(backend) = Ssh::new() else { return };
     for greeting in [&b""[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n"] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -83,7 +83,7 @@ async fn a_host_that_babbles_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_account_without_a_shell_is_said_to_have_none() {
+async fn start_error_names_an_account_without_a_shell() {
     let Some(backend) = Ssh::with(&Options { shell: Some("/usr/sbin/nologin"), ..Options::default() }) else {
         return;
     };
@@ -92,7 +92,7 @@ async fn an_account_without_a_shell_is_said_to_have_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_login_shell_that_greets_is_listened_past() {
+async fn greeting_of_a_login_shell_is_skipped() {
     let Some(backend) = Ssh::with(&Options { shell: Some("/bin/bash"), ..Options::default() }) else {
         return;
     };
@@ -103,14 +103,14 @@ async fn a_login_shell_that_greets_is_listened_past() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_home_folder_that_cannot_be_written_is_named() {
+async fn start_error_names_a_home_that_is_not_writable() {
     let Some(backend) = Ssh::with(&Options { locked_home: true, ..Options::default() }) else { return };
     let failed = refusal(&backend, backend.config(backend.server())).await;
     assert_start(&failed, &[".glovebox", "cannot be written", "denied"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_without_room_is_said_to_be_full() {
+async fn start_error_reports_a_full_disk() {
     for without_sftp in [false, true] {
         let options = Options { home_kib: Some(256), without_sftp, ..Options::default() };
         let Some(backend) = Ssh::with(&options) else { return };
@@ -120,7 +120,7 @@ async fn a_disk_without_room_is_said_to_be_full() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_of_another_kind_is_told_apart() {
+async fn start_error_names_an_unsupported_machine() {
     for (uname, words) in [("Darwin arm64", "Darwin on arm64"), ("Linux sparc", "Linux on sparc")] {
         let Some(backend) = Ssh::with(&Options { uname: Some(uname), ..Options::default() }) else { return };
         let failed = refusal(&backend, backend.config(backend.server())).await;
