@@ -16,7 +16,7 @@ use futures_util::{TryStreamExt as _, stream};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::{Mutex, oneshot};
 
-use super::server::Client;
+use super::server::HttpClient;
 use super::shell::{AsyncTerminal, BareTerminal};
 
 /// Ended when it is dropped.
@@ -56,8 +56,8 @@ impl BareHttp {
         Self { socket, server: Some((stop, server)), _folder: folder }
     }
 
-    pub(crate) fn connect(&self) -> Client {
-        Client::connect(&self.socket).unwrap()
+    pub(crate) fn connect(&self) -> HttpClient {
+        HttpClient::connect(&self.socket).unwrap()
     }
 }
 

@@ -20,7 +20,7 @@ use protocol::{ConversationId, Observation};
 use serde_json::{Value, json};
 
 /// A command that goes on until it is cancelled.
-pub(crate) const WAIT: &str = "wait";
+pub(crate) const WAITING_COMMAND: &str = "wait";
 
 /// A sandbox in which every command says this much.
 pub(crate) fn provider(output: &str) -> ScriptedProvider {
@@ -28,14 +28,16 @@ pub(crate) fn provider(output: &str) -> ScriptedProvider {
     ScriptedProvider::new(move |request: &ActionRequest| {
         let observation = Observation::new(output.clone(), RunObservation::default());
         match &request.action {
-            SandboxAction::Run(run) if run.command == WAIT => ScriptedResult::WhenCancelled(observation),
+            SandboxAction::Run(run) if run.command == WAITING_COMMAND => {
+                ScriptedResult::WhenCancelled(observation)
+            }
             _ => ScriptedResult::Observation(observation),
         }
     })
 }
 
 /// A conversation with such a sandbox and a model that answers this; it is told to work.
-pub(crate) async fn begin(
+pub(crate) async fn start(
     id: &str,
     store: Arc<dyn EventStore>,
     provider: ScriptedProvider,

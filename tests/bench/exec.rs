@@ -18,16 +18,16 @@ use serde_json::json;
 
 use super::bare_http::BareHttp;
 use super::figure::{Figure, quantile_ms};
-use super::report::Report;
-use super::server::{Client, Server};
+use super::report::BenchmarkReport;
+use super::server::{HttpClient, ServerProcess};
 
 const ROUNDS: usize = 400;
 const FLOOD_BYTES: usize = 10_000_000;
 const FLOOD_ROUNDS: usize = 25;
 const HELD_BYTES: usize = 1_000_000_000;
 
-pub(crate) async fn measure(report: Report) {
-    let server = Server::start().await;
+pub(crate) async fn measure(report: BenchmarkReport) {
+    let server = ServerProcess::start().await;
     let bare = BareHttp::start();
     tokio::task::spawn_blocking(move || {
         let mut client = server.connect();
@@ -46,50 +46,56 @@ pub(crate) async fn measure(report: Report) {
     .unwrap();
 }
 
-fn exec(client: &mut Client, id: &str, argv: &[&str], query: &str) -> Vec<u8> {
+fn exec(client: &mut HttpClient, id: &str, argv: &[&str], query: &str) -> Vec<u8> {
     client.ask("POST", &format!("/v1/processes/{id}{query}"), &json!({"argv": argv}).to_string())
 }
 
-fn one_shot(name: &'static str, id: &str, rounds: usize, client: &mut Client, http: &mut Client) -> Figure {
+fn one_shot(
+    name: &'static str,
+    id: &str,
+    rounds: usize,
+    client: &mut HttpClient,
+    http: &mut HttpClient,
+) -> Figure {
     let (mut bare, mut trips, mut served) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
-        let begin = Instant::now();
+        let started = Instant::now();
         assert!(Command::new("/bin/true").stdin(Stdio::null()).status().unwrap().success());
-        bare.push(begin.elapsed());
-        let begin = Instant::now();
+        bare.push(started.elapsed());
+        let started = Instant::now();
         http.ask("POST", "/", "echo hi");
-        trips.push(begin.elapsed());
-        let begin = Instant::now();
+        trips.push(started.elapsed());
+        let started = Instant::now();
         let answer = exec(client, &format!("{id}-{round}"), &["/bin/true"], "");
         assert!(
             answer.windows(8).any(|window| window == b"\"code\":0"),
             "{}",
             String::from_utf8_lossy(&answer)
         );
-        served.push(begin.elapsed());
+        served.push(started.elapsed());
     }
     let floor = quantile_ms(&mut bare, 0.5) + quantile_ms(&mut trips, 0.5);
     Figure::within(name, quantile_ms(&mut served, 0.5), "ms", floor, 1.3)
 }
 
-fn flood(rounds: usize, client: &mut Client, http: &mut Client) -> Vec<Figure> {
+fn flood(rounds: usize, client: &mut HttpClient, http: &mut HttpClient) -> Vec<Figure> {
     let count = FLOOD_BYTES.to_string();
     let argv = ["head", "-c", &count, "/dev/zero"];
     let (mut bare, mut forwarded, mut held, mut served) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
-        let begin = Instant::now();
+        let started = Instant::now();
         let output = Command::new(argv[0]).args(&argv[1..]).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.stdout.len(), FLOOD_BYTES);
-        bare.push(begin.elapsed());
-        let begin = Instant::now();
+        bare.push(started.elapsed());
+        let started = Instant::now();
         assert!(http.ask("POST", "/pipe", &argv.join(" ")).len() > FLOOD_BYTES);
-        forwarded.push(begin.elapsed());
-        let begin = Instant::now();
+        forwarded.push(started.elapsed());
+        let started = Instant::now();
         assert!(http.ask("POST", "/held-pipe", &argv.join(" ")).len() > FLOOD_BYTES);
-        held.push(begin.elapsed());
-        let begin = Instant::now();
+        held.push(started.elapsed());
+        let started = Instant::now();
         assert!(exec(client, &format!("flood-{round}"), &argv, "").len() > FLOOD_BYTES);
-        served.push(begin.elapsed());
+        served.push(started.elapsed());
     }
     let floor = quantile_ms(&mut bare, 0.5);
     let forwarded = quantile_ms(&mut forwarded, 0.5);
@@ -104,22 +110,22 @@ fn flood(rounds: usize, client: &mut Client, http: &mut Client) -> Vec<Figure> {
 }
 
 /// 10 MB written and read again; the floor echoes them and has the bare file beside it.
-fn files(rounds: usize, client: &mut Client, http: &mut Client) -> Figure {
+fn files(rounds: usize, client: &mut HttpClient, http: &mut HttpClient) -> Figure {
     let folder = tempfile::tempdir().unwrap();
     let (bare_path, path) = (folder.path().join("bare"), folder.path().join("served"));
     let content = "x".repeat(FLOOD_BYTES);
     let (mut bare, mut served) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let begin = Instant::now();
+        let started = Instant::now();
         assert!(http.ask("POST", "/", &content).len() > FLOOD_BYTES);
         fs::write(&bare_path, &content).unwrap();
         assert_eq!(fs::read(&bare_path).unwrap().len(), FLOOD_BYTES);
-        bare.push(begin.elapsed());
-        let begin = Instant::now();
+        bare.push(started.elapsed());
+        let started = Instant::now();
         let route = format!("/v1/files?path={}", path.display());
         client.ask("PUT", &route, &content);
         assert!(client.ask("GET", &route, "").len() > FLOOD_BYTES);
-        served.push(begin.elapsed());
+        served.push(started.elapsed());
     }
     let floor = quantile_ms(&mut bare, 0.5);
     Figure::within(
@@ -132,14 +138,14 @@ fn files(rounds: usize, client: &mut Client, http: &mut Client) -> Figure {
 }
 
 /// Leaves the output of a process in the ledger's files.
-fn hold(bytes: usize, client: &mut Client) {
+fn hold(bytes: usize, client: &mut HttpClient) {
     let count = bytes.to_string();
     exec(client, "held", &["head", "-c", &count, "/dev/zero"], "?follow=false");
-    let give_up = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let is_held =
         |answer: &[u8]| String::from_utf8_lossy(answer).contains(&format!("\"stdout_bytes\":{bytes}"));
     while !is_held(&client.ask("GET", "/v1/processes/held", "")) {
-        assert!(Instant::now() < give_up, "1 GB of output takes too long");
+        assert!(Instant::now() < deadline, "1 GB of output takes too long");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -15,8 +15,8 @@ use serde_json::json;
 
 use super::bare_http::BareHttp;
 use super::figure::{Figure, quantile_ms};
-use super::report::Report;
-use super::server::{Client, Server};
+use super::report::BenchmarkReport;
+use super::server::{HttpClient, ServerProcess};
 use super::shell::BareTerminal;
 
 /// As many as a busy agent and its helpers have.
@@ -31,14 +31,14 @@ const FLOOD_BYTES: usize = 10_000_000;
 const FLOOD_ROUNDS: usize = 15;
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
-pub(crate) async fn measure(report: Report) {
-    let server = Server::start().await;
+pub(crate) async fn measure(report: BenchmarkReport) {
+    let server = ServerProcess::start().await;
     let bare = BareHttp::with_terminals(SESSIONS);
     tokio::task::spawn_blocking(move || {
         report.add(idle(&server, &report));
-        report.add_all(at_once(&server, &bare, &report));
+        report.add_all(concurrent_sessions(&server, &bare, &report));
         report.add_all(flood(&server, &report));
-        report.add(beside_a_sleeper(&server, &report));
+        report.add(read_during_a_sleep(&server, &report));
         report.add_all(many_commands(&server, &report));
         drop(server);
         report.add(many_sessions(&report));
@@ -47,7 +47,7 @@ pub(crate) async fn measure(report: Report) {
     .unwrap();
 }
 
-fn run(client: &mut Client, id: &str, session: &str, command: &str) -> Vec<u8> {
+fn run(client: &mut HttpClient, id: &str, session: &str, command: &str) -> Vec<u8> {
     let action = json!({"action": "run", "args": {"command": command, "blocking": true}, "session": session});
     client.ask("POST", &format!("/v1/actions/{id}"), &action.to_string())
 }
@@ -57,7 +57,7 @@ fn holds(answer: &[u8], text: &[u8]) -> bool {
 }
 
 /// The share of a core that a server takes which nobody asks anything.
-fn idle(server: &Server, report: &Report) -> Figure {
+fn idle(server: &ServerProcess, report: &BenchmarkReport) -> Figure {
     let idle_time = IDLE_TIME * u32::try_from(report.repetitions(100)).unwrap() / 100;
     run(&mut server.connect(), "warm", "default", "true");
     let before = server.cpu_time();
@@ -68,7 +68,7 @@ fn idle(server: &Server, report: &Report) -> Figure {
 
 /// Commands a second in sessions at once, against as many bare terminals, in turns; and against bare terminals each of whose
 /// commands is followed by a bare round trip over HTTP, which is the least that a server of terminals does.
-fn at_once(server: &Server, http: &BareHttp, report: &Report) -> Vec<Figure> {
+fn concurrent_sessions(server: &ServerProcess, http: &BareHttp, report: &BenchmarkReport) -> Vec<Figure> {
     let commands = report.repetitions(COMMANDS);
     let mut terminals: Vec<_> = (0..SESSIONS).map(|_| BareTerminal::start()).collect();
     let mut clients: Vec<_> = (0..SESSIONS).map(|_| server.connect()).collect();
@@ -79,20 +79,20 @@ fn at_once(server: &Server, http: &BareHttp, report: &Report) -> Vec<Figure> {
     let mut behind_http: Vec<_> = (0..SESSIONS).map(|_| http.connect()).collect();
     let (mut bare, mut least, mut behind, mut served) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for turn in 0..report.repetitions(TURNS) {
-        bare.push(time_of(&mut terminals, |_, terminal| {
+        bare.push(measure_time(&mut terminals, |_, terminal| {
             (0..commands).for_each(|_| drop(terminal.ask("echo hi\n")));
         }));
-        least.push(time_of(&mut with_http, |_, (terminal, http)| {
+        least.push(measure_time(&mut with_http, |_, (terminal, http)| {
             for _ in 0..commands {
                 drop(terminal.ask("echo hi\n"));
                 drop(http.ask("POST", "/", "echo hi"));
             }
         }));
-        behind.push(time_of(&mut behind_http, |session, http| {
+        behind.push(measure_time(&mut behind_http, |session, http| {
             let path = format!("/terminals/{session}");
             (0..commands).for_each(|_| drop(http.ask("POST", &path, "echo hi\n")));
         }));
-        served.push(time_of(&mut clients, |session, client| {
+        served.push(measure_time(&mut clients, |session, client| {
             for round in 0..commands {
                 let id = format!("at-once-{turn}-{session}-{round}");
                 assert!(holds(&run(client, &id, &format!("s{session}"), "echo hi"), b"hi\n"));
@@ -101,7 +101,7 @@ fn at_once(server: &Server, http: &BareHttp, report: &Report) -> Vec<Figure> {
     }
     let rate = |mut times: Vec<Duration>| {
         times.sort_unstable();
-        rate_of(SESSIONS * commands, times[times.len() / 2])
+        commands_per_second(SESSIONS * commands, times[times.len() / 2])
     };
     let (bare, least, behind, served) = (rate(bare), rate(least), rate(behind), rate(served));
     vec![
@@ -116,30 +116,30 @@ fn at_once(server: &Server, http: &BareHttp, report: &Report) -> Vec<Figure> {
 }
 
 /// How long it takes them all, each in a thread of its own.
-fn time_of<T: Send>(each: &mut [T], work: impl Fn(usize, &mut T) + Sync) -> Duration {
-    let (begin, work) = (Instant::now(), &work);
+fn measure_time<T: Send>(each: &mut [T], work: impl Fn(usize, &mut T) + Sync) -> Duration {
+    let (started, work) = (Instant::now(), &work);
     std::thread::scope(|scope| {
         for (number, one) in each.iter_mut().enumerate() {
             scope.spawn(move || work(number, one));
         }
     });
-    begin.elapsed()
+    started.elapsed()
 }
 
 /// Much output, to its end.
-fn flood(server: &Server, report: &Report) -> Vec<Figure> {
+fn flood(server: &ServerProcess, report: &BenchmarkReport) -> Vec<Figure> {
     let command = format!("head -c {FLOOD_BYTES} /dev/zero | tr '\\0' x");
     let mut terminal = BareTerminal::start();
     let mut client = server.connect();
     let (mut bare, mut served) = (Vec::new(), Vec::new());
     let before = server.rss_mb();
     for round in 0..report.repetitions(FLOOD_ROUNDS) {
-        let begin = Instant::now();
+        let started = Instant::now();
         assert!(terminal.ask(&format!("{command}\n")).len() >= FLOOD_BYTES);
-        bare.push(begin.elapsed());
-        let begin = Instant::now();
+        bare.push(started.elapsed());
+        let started = Instant::now();
         assert!(run(&mut client, &format!("flood-{round}"), "default", &command).len() >= FLOOD_BYTES);
-        served.push(begin.elapsed());
+        served.push(started.elapsed());
     }
     let growth = server.rss_mb() - before;
     let floor = quantile_ms(&mut bare, 0.5);
@@ -157,16 +157,16 @@ fn flood(server: &Server, report: &Report) -> Vec<Figure> {
 
 /// A read while another session runs something, in turns with some while it is idle: the machine's speed changes, and so does
 /// where the system puts the two sides.
-fn beside_a_sleeper(server: &Server, report: &Report) -> Figure {
+fn read_during_a_sleep(server: &ServerProcess, report: &BenchmarkReport) -> Figure {
     const READS: usize = 100;
     const TURNS: usize = 5;
     let read = json!({"action": "read", "args": {"path": "/etc/hostname"}}).to_string();
     let (mut client, mut sleeper) = (server.connect(), server.connect());
     let mut reads = |name: String| {
         let samples = (0..report.repetitions(READS)).map(|round| {
-            let begin = Instant::now();
+            let started = Instant::now();
             client.ask("POST", &format!("/v1/actions/{name}-{round}"), &read);
-            begin.elapsed()
+            started.elapsed()
         });
         samples.collect::<Vec<_>>()
     };
@@ -184,7 +184,7 @@ fn beside_a_sleeper(server: &Server, report: &Report) -> Figure {
 }
 
 /// Ten thousand commands in four sessions: each has its own answer, and nothing is left of them.
-fn many_commands(server: &Server, report: &Report) -> Vec<Figure> {
+fn many_commands(server: &ServerProcess, report: &BenchmarkReport) -> Vec<Figure> {
     let commands = report.repetitions(MANY_COMMANDS / MANY_COMMANDS_SESSIONS);
     let before = server.rss_mb();
     let wrong: usize = std::thread::scope(|scope| {
@@ -223,8 +223,8 @@ fn many_commands(server: &Server, report: &Report) -> Vec<Figure> {
     ]
 }
 
-fn many_sessions(report: &Report) -> Figure {
-    let server = tokio::runtime::Handle::current().block_on(Server::start());
+fn many_sessions(report: &BenchmarkReport) -> Figure {
+    let server = tokio::runtime::Handle::current().block_on(ServerProcess::start());
     let mut client = server.connect();
     for session in 0..report.repetitions(MANY) {
         run(&mut client, &format!("open-{session}"), &format!("s{session}"), "true");
@@ -233,7 +233,7 @@ fn many_sessions(report: &Report) -> Figure {
 }
 
 #[expect(clippy::cast_precision_loss)]
-fn rate_of(count: usize, time: Duration) -> f64 {
+fn commands_per_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()
 }
 

@@ -29,15 +29,15 @@ use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 
 use figure::Figure;
-use report::{Effort, Format, Report};
+use report::{BenchmarkReport, Effort, Format};
 
 /// A group that takes longer has failed.
 const GROUP_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-type Group = (&'static str, fn(Report) -> BoxFuture<'static, ()>);
+type BenchmarkGroup = (&'static str, fn(BenchmarkReport) -> BoxFuture<'static, ()>);
 
 /// The groups, in the order of a whole run.
-const GROUPS: [Group; 8] = [
+const GROUPS: [BenchmarkGroup; 8] = [
     ("shell", |report| shell::measure(report).boxed()),
     ("server", |report| server::measure(report).boxed()),
     ("load", |report| load::measure(report).boxed()),
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         }
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let report = Report::new(effort, format);
+    let report = BenchmarkReport::new(effort, format);
     for (name, measure) in GROUPS {
         if names.is_empty() || names.iter().any(|named| named == name) {
             runtime.block_on(run_group(name, measure, &report));
@@ -75,7 +75,11 @@ fn main() -> ExitCode {
 }
 
 /// Measures a group. One that panics or takes too long becomes a failed row.
-async fn run_group(name: &'static str, measure: fn(Report) -> BoxFuture<'static, ()>, report: &Report) {
+async fn run_group(
+    name: &'static str,
+    measure: fn(BenchmarkReport) -> BoxFuture<'static, ()>,
+    report: &BenchmarkReport,
+) {
     let group = AssertUnwindSafe(measure(report.clone())).catch_unwind();
     match timeout(GROUP_TIMEOUT, group).await {
         Ok(Ok(())) => {}
@@ -96,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn failed_group_is_reported_as_a_failed_row() {
-        let report = Report::new(Effort::Short, Format::Table);
+        let report = BenchmarkReport::new(Effort::Short, Format::Table);
         run_group("broken", |_| async { panic!("cannot start\nmore") }.boxed(), &report).await;
         run_group("whole", |report| async move { report.add(Figure::count("rest", 1)) }.boxed(), &report)
             .await;
@@ -107,7 +111,7 @@ mod tests {
     #[test]
     fn missed_limit_counts_only_in_a_full_run() {
         for (effort, passes) in [(Effort::Full, false), (Effort::Short, true)] {
-            let report = Report::new(effort, Format::Table);
+            let report = BenchmarkReport::new(effort, Format::Table);
             report.add(Figure::below("too slow", 2.0, "ms", 1.0));
             assert_eq!(report.finish(), passes, "{effort:?}");
         }

@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::time::sleep;
 
 use super::figure::{Figure, quantile_ms};
-use super::report::Report;
+use super::report::BenchmarkReport;
 
 const ROUNDS: usize = 15;
 const ROUND_TRIPS: usize = 500;
@@ -20,7 +20,7 @@ const POOL_SIZE: usize = 4;
 /// How often the pool is emptied and waited for.
 const POOL_ROUNDS: usize = 3;
 
-pub(crate) async fn measure(report: Report) {
+pub(crate) async fn measure(report: BenchmarkReport) {
     let Some(backend) = DockerBackend::busybox() else {
         return report.skip("placement", "no container engine");
     };
@@ -75,18 +75,18 @@ pub(crate) async fn measure(report: Report) {
 
 async fn docker_run(backend: &DockerBackend) -> Duration {
     let image = backend.image().unwrap_or_default();
-    let begin = Instant::now();
+    let started = Instant::now();
     let status =
         Command::new("docker").args(["run", "--rm", "--network", "none", &image, "true"]).status().await;
     assert!(status.unwrap().success());
-    begin.elapsed()
+    started.elapsed()
 }
 
 async fn place(provider: &dyn SandboxProvider, backend: &DockerBackend) -> Duration {
-    let begin = Instant::now();
+    let started = Instant::now();
     let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
-    let took = begin.elapsed();
+    let took = started.elapsed();
     remove(provider, sandbox).await;
     took
 }
@@ -109,12 +109,12 @@ async fn adopt(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Vec<Du
         wait_until_full(&provider).await;
         for _ in 0..POOL_SIZE {
             let spec = SandboxSpec { resources: ResourceLimits::default(), ..spec(backend) };
-            let begin = Instant::now();
+            let started = Instant::now();
             let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
-            let took = begin.elapsed();
+            let took = started.elapsed();
             assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
-            let ended = begin.elapsed();
-            if backend.was_made_ahead(&sandbox.lease().sandbox_id).await {
+            let ended = started.elapsed();
+            if backend.is_from_pool(&sandbox.lease().sandbox_id).await {
                 placed.push(took);
                 answered.push(ended);
             }
@@ -142,9 +142,9 @@ async fn round_trips(provider: &dyn SandboxProvider, backend: &DockerBackend, co
     let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
     let mut trips = Vec::new();
     for _ in 0..count {
-        let begin = Instant::now();
+        let started = Instant::now();
         sandbox.cancel(&id(1042)).await.unwrap();
-        trips.push(begin.elapsed());
+        trips.push(started.elapsed());
     }
     remove(provider, sandbox).await;
     trips

@@ -27,13 +27,13 @@ pub(crate) enum Format {
 
 /// Collects figures. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Report {
+pub(crate) struct BenchmarkReport {
     effort: Effort,
     format: Format,
     figures: Arc<Mutex<Vec<Figure>>>,
 }
 
-impl Report {
+impl BenchmarkReport {
     /// An empty report; prints the heads of the columns.
     pub(crate) fn new(effort: Effort, format: Format) -> Self {
         let report = Self { effort, format, figures: Arc::default() };

@@ -10,7 +10,7 @@ use rustix::buffer::spare_capacity;
 use sandbox::ServerBinary;
 
 use super::figure::{Figure, quantile_ms};
-use super::report::Report;
+use super::report::BenchmarkReport;
 
 const STARTS: usize = 30;
 
@@ -18,12 +18,12 @@ const STARTS: usize = 30;
 const READ_BYTES: usize = 64 << 10;
 
 /// A server in a folder of its own, ended when it is dropped.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     child: Child,
     folder: tempfile::TempDir,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts one; it may not answer yet.
     pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -46,10 +46,10 @@ impl Server {
     }
 
     /// A connection, as soon as there can be one.
-    pub(crate) fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> HttpClient {
         let socket = self.folder.path().join("s/socket");
         loop {
-            if let Some(client) = Client::connect(&socket) {
+            if let Some(client) = HttpClient::connect(&socket) {
                 return client;
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -104,7 +104,7 @@ pub(crate) fn memory_mb(process: u32, fields: &[&str]) -> f64 {
     kilobytes.sum::<f64>() / 1024.0
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let id = rustix::process::Pid::from_child(&self.child);
         // SIGTERM, so that it ends what it started.
@@ -115,11 +115,11 @@ impl Drop for Server {
 
 /// One HTTP/1.1 connection that is kept, on the thread that asks: what is measured is the server, and the bare terminal
 /// is asked in the same way.
-pub(crate) struct Client {
+pub(crate) struct HttpClient {
     stream: UnixStream,
 }
 
-impl Client {
+impl HttpClient {
     /// A connection to whatever listens on a socket.
     pub(crate) fn connect(socket: &Path) -> Option<Self> {
         UnixStream::connect(socket).ok().map(|stream| Self { stream })
@@ -155,20 +155,20 @@ fn is_whole(answer: &[u8]) -> bool {
     }
 }
 
-pub(crate) async fn measure(report: Report) {
+pub(crate) async fn measure(report: BenchmarkReport) {
     let mut floors = Vec::new();
     let mut alive = Vec::new();
     for _ in 0..report.repetitions(STARTS) {
-        let begin = Instant::now();
+        let started = Instant::now();
         Command::new("/bin/true").status().unwrap();
-        floors.push(begin.elapsed());
-        let begin = Instant::now();
-        let server = Server::start().await;
+        floors.push(started.elapsed());
+        let started = Instant::now();
+        let server = ServerProcess::start().await;
         server.connect().ask("GET", "/alive", "");
-        alive.push(begin.elapsed());
+        alive.push(started.elapsed());
     }
     let floor = quantile_ms(&mut floors, 0.5);
-    let server = Server::start().await;
+    let server = ServerProcess::start().await;
     server.connect().ask("GET", "/alive", "");
     report.add_all([
         Figure::below(

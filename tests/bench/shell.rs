@@ -20,8 +20,8 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::bare_http::BareHttp;
 use super::figure::{Figure, quantile_ms};
-use super::report::Report;
-use super::server::{Client, Server};
+use super::report::BenchmarkReport;
+use super::server::{HttpClient, ServerProcess};
 
 const ROUNDS: usize = 4000;
 const TURNS: usize = 40;
@@ -29,10 +29,10 @@ const TURNS: usize = 40;
 /// The prompt that ends a command in the bare terminal.
 const PROMPT: &str = "@@@";
 
-pub(crate) async fn measure(report: Report) {
+pub(crate) async fn measure(report: BenchmarkReport) {
     let rounds = report.repetitions(ROUNDS / TURNS);
     let mut http = bare_http(rounds * TURNS).await;
-    let server = Server::start().await;
+    let server = ServerProcess::start().await;
     let client = server.connect();
     let terminals = BareHttp::with_terminals(1);
     let echoes = tokio::task::spawn_blocking(move || echoes(client, terminals.connect(), rounds));
@@ -64,28 +64,28 @@ struct Echoes {
 
 /// Echoes in a bare terminal, in one behind HTTP and of the server, in turns: a shared machine changes its speed within
 /// seconds.
-fn echoes(mut client: Client, mut http: Client, rounds: usize) -> Echoes {
+fn echoes(mut client: HttpClient, mut http: HttpClient, rounds: usize) -> Echoes {
     let mut terminal = BareTerminal::start();
     let Echoes { mut bare, mut behind_http, mut served } = Echoes::default();
     for turn in 0..TURNS {
         behind_http.extend((0..rounds).map(|_| {
-            let begin = Instant::now();
-            let heard = http.ask("POST", "/terminals/0", "echo hi\n");
-            assert!(heard.windows(3).any(|window| window == b"hi\n"));
-            begin.elapsed()
+            let started = Instant::now();
+            let received = http.ask("POST", "/terminals/0", "echo hi\n");
+            assert!(received.windows(3).any(|window| window == b"hi\n"));
+            started.elapsed()
         }));
         bare.extend((0..rounds).map(|_| {
-            let begin = Instant::now();
-            let heard = terminal.ask("echo hi\n");
-            assert!(heard.starts_with(b"hi\n"), "{:?}", String::from_utf8_lossy(&heard));
-            begin.elapsed()
+            let started = Instant::now();
+            let received = terminal.ask("echo hi\n");
+            assert!(received.starts_with(b"hi\n"), "{:?}", String::from_utf8_lossy(&received));
+            started.elapsed()
         }));
         served.extend((0..rounds).map(|round| {
             let body = json!({"action": "run", "args": {"command": "echo hi"}}).to_string();
-            let begin = Instant::now();
+            let started = Instant::now();
             let answer = client.ask("POST", &format!("/v1/actions/echo-{turn}-{round}"), &body);
             assert!(answer.windows(3).any(|window| window == b"hi\n"), "{answer:?}");
-            begin.elapsed()
+            started.elapsed()
         }));
     }
     Echoes { bare, behind_http, served }
@@ -120,13 +120,13 @@ impl BareTerminal {
     pub(crate) fn ask(&mut self, text: &str) -> Vec<u8> {
         self.writer.write_all(text.as_bytes()).unwrap();
         self.writer.flush().unwrap();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let mut chunk = [0; 4096];
-        while !heard.ends_with(PROMPT.as_bytes()) {
+        while !received.ends_with(PROMPT.as_bytes()) {
             let length = self.reader.read(&mut chunk).unwrap();
-            heard.extend_from_slice(&chunk[..length]);
+            received.extend_from_slice(&chunk[..length]);
         }
-        heard
+        received
     }
 
     /// The same for a runtime, to be called in one.
@@ -150,11 +150,11 @@ impl AsyncTerminal {
     pub(crate) async fn ask(&mut self, text: &str) -> Vec<u8> {
         // Short enough to be taken whole.
         assert_eq!(rustix::io::write(&self.master, text.as_bytes()), Ok(text.len()));
-        let mut heard = Vec::with_capacity(4096);
-        while !heard.ends_with(PROMPT.as_bytes()) {
-            self.master.read_buf(&mut heard).await.unwrap();
+        let mut received = Vec::with_capacity(4096);
+        while !received.ends_with(PROMPT.as_bytes()) {
+            self.master.read_buf(&mut received).await.unwrap();
         }
-        heard
+        received
     }
 }
 
@@ -171,9 +171,9 @@ async fn bare_http(rounds: usize) -> Vec<Duration> {
     let measure = move || {
         let mut client = bare.connect();
         let rounds = (0..rounds).map(|_| {
-            let begin = Instant::now();
+            let started = Instant::now();
             assert!(client.ask("POST", "/", "echo hi").ends_with(b"echo hi"));
-            begin.elapsed()
+            started.elapsed()
         });
         rounds.collect()
     };

@@ -5,32 +5,32 @@ use std::time::{Duration, Instant};
 
 use engine::sandbox::Sandbox;
 use protocol::ActionId;
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::ssh::Ssh;
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{Backend, run, spec};
 
 use super::figure::{Figure, quantile_ms};
-use super::report::Report;
+use super::report::BenchmarkReport;
 
 const STARTS: usize = 15;
 const ROUND_TRIPS: usize = 500;
 
-pub(crate) async fn measure(report: Report) {
-    let Some(backend) = Ssh::new() else {
+pub(crate) async fn measure(report: BenchmarkReport) {
+    let Some(backend) = SshBackend::new() else {
         return report.skip("ssh", "no SSH server, or no root to start one");
     };
     let mut floors = Vec::new();
     let [mut first, mut second, mut third] = [const { Vec::new() }; 3];
     ssh_true(&backend);
     for _ in 0..report.repetitions(STARTS) {
-        let begin = Instant::now();
+        let started = Instant::now();
         ssh_true(&backend);
-        floors.push(begin.elapsed());
+        floors.push(started.elapsed());
         let _ = std::fs::remove_dir_all(backend.sshd.home().join(".glovebox")); // not there the first time
         first.push(first_result(&backend, &*backend.provider()).await);
-        let begin = Instant::now();
+        let started = Instant::now();
         ssh_true(&backend);
-        floors.push(begin.elapsed());
+        floors.push(started.elapsed());
         let provider = backend.provider();
         second.push(first_result(&backend, &*provider).await);
         third.push(first_result(&backend, &*provider).await);
@@ -57,7 +57,7 @@ pub(crate) async fn measure(report: Report) {
     ]);
 }
 
-fn ssh_true(backend: &Ssh) {
+fn ssh_true(backend: &SshBackend) {
     let home = backend.sshd.client_home().join(".ssh");
     let status = Command::new("ssh")
         .arg("-F")
@@ -73,11 +73,11 @@ fn ssh_true(backend: &Ssh) {
     assert!(status.success());
 }
 
-async fn first_result(backend: &Ssh, provider: &dyn engine::sandbox::SandboxProvider) -> Duration {
-    let begin = Instant::now();
+async fn first_result(backend: &SshBackend, provider: &dyn engine::sandbox::SandboxProvider) -> Duration {
+    let started = Instant::now();
     let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
-    let took = begin.elapsed();
+    let took = started.elapsed();
     let id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
     provider.destroy(&id).await.unwrap();
@@ -85,8 +85,8 @@ async fn first_result(backend: &Ssh, provider: &dyn engine::sandbox::SandboxProv
 }
 
 /// Cancelling what was never sent is one request that does nothing: over SSH and over a unix socket, in turns.
-async fn round_trips(backend: &Ssh, count: usize) -> (f64, f64) {
-    let local = Local::new().unwrap();
+async fn round_trips(backend: &SshBackend, count: usize) -> (f64, f64) {
+    let local = LocalBackend::new().unwrap();
     let (far, near) = (backend.provider(), local.provider());
     let far_sandbox = far.create(&spec(backend), &|_| {}).await.unwrap();
     let near_sandbox = near.create(&spec(&local), &|_| {}).await.unwrap();
@@ -102,7 +102,7 @@ async fn round_trips(backend: &Ssh, count: usize) -> (f64, f64) {
 
 async fn round_trip(sandbox: &dyn Sandbox) -> Duration {
     let nobody: ActionId = "action.none".parse().unwrap();
-    let begin = Instant::now();
+    let started = Instant::now();
     sandbox.cancel(&nobody).await.unwrap();
-    begin.elapsed()
+    started.elapsed()
 }

@@ -12,10 +12,10 @@ use serde_json::Value;
 use storage::{Durability, SqliteStore};
 use tests::glovebox::{bash, finish};
 
-use super::conversation::{self, WAIT};
+use super::conversation::{self, WAITING_COMMAND};
 use super::figure::Figure;
 use super::load::cpu_time;
-use super::report::Report;
+use super::report::BenchmarkReport;
 use super::server::memory_mb;
 
 /// What a command of these conversations says: a log of 10,000 events is 15 MB with it.
@@ -27,7 +27,7 @@ const OPENINGS: usize = 25;
 /// Conversations that run at once.
 const CROWD: usize = 500;
 
-pub(crate) async fn measure(report: Report) {
+pub(crate) async fn measure(report: BenchmarkReport) {
     memory_by_length(&report).await;
     report.add_all(crowd(report.repetitions(CROWD)).await);
     let measured = count(&report, 200);
@@ -47,12 +47,12 @@ pub(crate) async fn measure(report: Report) {
     report.add_all(open(&long, &report).await);
 }
 
-fn count(report: &Report, full: u32) -> u32 {
+fn count(report: &BenchmarkReport, full: u32) -> u32 {
     u32::try_from(report.repetitions(full as usize)).unwrap()
 }
 
 /// A conversation that has ended.
-struct Ran {
+struct CompletedConversation {
     /// What each of its last steps took.
     step_ms: f64,
     /// What this process's memory grew by.
@@ -60,26 +60,27 @@ struct Ran {
     folder: tempfile::TempDir,
 }
 
-impl Ran {
+impl CompletedConversation {
     async fn store(&self) -> Arc<SqliteStore> {
         let file = self.folder.path().join("log.db");
         Arc::new(SqliteStore::open(file, Durability::default()).await.unwrap())
     }
 }
 
-async fn run(steps: u32, measured: u32, condenser: CondenserConfig) -> Ran {
-    let mut ran = Ran { step_ms: 0.0, growth_mb: 0.0, folder: tempfile::tempdir().unwrap() };
+async fn run(steps: u32, measured: u32, condenser: CondenserConfig) -> CompletedConversation {
+    let mut ran =
+        CompletedConversation { step_ms: 0.0, growth_mb: 0.0, folder: tempfile::tempdir().unwrap() };
     let responses: Vec<Value> = (0..steps).map(|_| bash("true")).chain([finish()]).collect();
     let provider = conversation::provider(&LINE.repeat(LINES));
     let before = rss_mb();
-    let mut begin = Instant::now();
-    let conversation = conversation::begin("bench", ran.store().await, provider, responses, condenser).await;
+    let mut started = Instant::now();
+    let conversation = conversation::start("bench", ran.store().await, provider, responses, condenser).await;
     if steps > measured {
         conversation.wait_for(|state| state.iterations >= steps - measured).await;
-        begin = Instant::now();
+        started = Instant::now();
     }
     let state = conversation.wait_for(|state| state.agent_state == AgentState::Finished).await;
-    ran.step_ms = begin.elapsed().as_secs_f64() * 1e3 / f64::from(measured + 1);
+    ran.step_ms = started.elapsed().as_secs_f64() * 1e3 / f64::from(measured + 1);
     ran.growth_mb = rss_mb() - before;
     assert_eq!(state.iterations, steps + 1);
     conversation.close(SandboxDisposition::Remove).await.unwrap();
@@ -88,7 +89,7 @@ async fn run(steps: u32, measured: u32, condenser: CondenserConfig) -> Ran {
 
 /// What a conversation's length costs where the model is sent the latest hundred events: each is ten times as long as the one
 /// before, whose memory it has again. The scripts of model and sandbox, which grow with it, count too: 1 KB a step.
-async fn memory_by_length(report: &Report) {
+async fn memory_by_length(report: &BenchmarkReport) {
     let condenser = || CondenserConfig::Amortized { max_size: 100, keep_first: 1 };
     run(count(report, 500), count(report, 500), condenser()).await; // the store's caches, and the threads
     let names = [
@@ -109,18 +110,18 @@ async fn crowd(size: usize) -> Vec<Figure> {
         Arc::new(SqliteStore::open(folder.path().join("log.db"), Durability::default()).await.unwrap());
     let provider = conversation::provider(&LINE.repeat(LINES));
     let before = rss_mb();
-    let begin = Instant::now();
+    let started = Instant::now();
     let mut crowd = Vec::new();
     for number in 0..size {
-        let responses = (0..20).map(|_| bash("true")).chain([bash(WAIT), finish()]).collect();
+        let responses = (0..20).map(|_| bash("true")).chain([bash(WAITING_COMMAND), finish()]).collect();
         let (store, provider) = (store.clone(), provider.clone());
         let id = format!("crowd-{number}");
-        crowd.push(conversation::begin(&id, store, provider, responses, CondenserConfig::Noop {}).await);
+        crowd.push(conversation::start(&id, store, provider, responses, CondenserConfig::Noop {}).await);
     }
     for conversation in &crowd {
         conversation.wait_for(|state| state.iterations == 21 && state.has_pending_actions()).await;
     }
-    let took = begin.elapsed();
+    let took = started.elapsed();
     #[expect(clippy::cast_precision_loss)]
     let step_count = (size * 21) as f64;
     let growth = rss_mb() - before;
@@ -137,16 +138,16 @@ async fn crowd(size: usize) -> Vec<Figure> {
 ///
 /// Counted in instructions, four fifths of it are for reading events: half of that for making them of text, a third for
 /// writing them again, which tells that nothing of them is lost. A tenth is for the fold, on one processor only.
-async fn open(ran: &Ran, report: &Report) -> Vec<Figure> {
+async fn open(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figure> {
     let store = ran.store().await;
     let (mut fastest, mut least_cpu) = (Duration::MAX, Duration::MAX);
     let mut texts: Vec<String> = Vec::new();
     for _ in 0..report.repetitions(OPENINGS) {
-        let (begin, cpu) = (Instant::now(), cpu_time(std::process::id()));
+        let (started, cpu) = (Instant::now(), cpu_time(std::process::id()));
         let (_, events) = EventLog::open(store.clone(), "bench".parse().unwrap()).await.unwrap();
         let state = State::fold(events.iter().map(AsRef::as_ref));
         let view = View::from_events(events.clone());
-        fastest = fastest.min(begin.elapsed());
+        fastest = fastest.min(started.elapsed());
         least_cpu = least_cpu.min(cpu_time(std::process::id()) - cpu);
         let steps = count(report, 5000);
         assert!(view.len() >= 2 * steps as usize && state.iterations == steps + 1);
@@ -156,9 +157,9 @@ async fn open(ran: &Ran, report: &Report) -> Vec<Figure> {
     }
     let mut floor = Duration::MAX;
     for _ in 0..report.repetitions(OPENINGS) {
-        let begin = Instant::now();
+        let started = Instant::now();
         texts.iter().for_each(|text| drop(serde_json::from_str::<Value>(text).unwrap()));
-        floor = floor.min(begin.elapsed());
+        floor = floor.min(started.elapsed());
     }
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
     let size: usize = texts.iter().map(String::len).sum();

@@ -12,7 +12,7 @@ use protocol::{Action, ConversationId, Event, EventId, EventSource, Timestamp};
 use storage::{Durability, SqliteStore};
 
 use super::figure::{Figure, quantile_ms};
-use super::report::Report;
+use super::report::BenchmarkReport;
 
 const EVENTS: u64 = 3000;
 
@@ -23,7 +23,7 @@ const MANY_EVENTS: u64 = 64 * 500;
 
 const FOLLOWED: u64 = 2000;
 
-pub(crate) async fn measure(report: Report) {
+pub(crate) async fn measure(report: BenchmarkReport) {
     let (events, many_events) = (count(&report, EVENTS), count(&report, MANY_EVENTS));
     let folder = tempfile::tempdir().unwrap();
     let bare = bare(&folder.path().join("bare"), events, |_| {});
@@ -53,13 +53,13 @@ pub(crate) async fn measure(report: Report) {
     ]);
 }
 
-fn count(report: &Report, full: u64) -> u64 {
+fn count(report: &BenchmarkReport, full: u64) -> u64 {
     report.repetitions(usize::try_from(full).unwrap()) as u64
 }
 
 /// Events appended per second by so many conversations at once.
 async fn rate(store: &Arc<SqliteStore>, name: &str, conversations: u64, events: u64) -> f64 {
-    let begin = Instant::now();
+    let started = Instant::now();
     let appending: Vec<_> = (0..conversations)
         .map(|number| {
             let id = format!("{name}-{number}").parse().unwrap();
@@ -69,7 +69,7 @@ async fn rate(store: &Arc<SqliteStore>, name: &str, conversations: u64, events: 
     for task in appending {
         task.await.unwrap();
     }
-    per_second(events, begin.elapsed())
+    per_second(events, started.elapsed())
 }
 
 async fn append(store: Arc<SqliteStore>, conversation: ConversationId, events: u64) {
@@ -83,10 +83,10 @@ async fn append(store: Arc<SqliteStore>, conversation: ConversationId, events: u
 async fn follow(store: Arc<SqliteStore>, count: u64) -> Vec<Figure> {
     let (log, _) = EventLog::open(store, "followed".parse().unwrap()).await.unwrap();
     let mut cursor = log.cursor(EventId::FIRST);
-    let (told, mut news) = tokio::sync::mpsc::channel(1);
+    let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
     let follower = tokio::spawn(async move {
         while let Some(event) = cursor.next().await.unwrap().last() {
-            told.send((event.id, Instant::now())).await.unwrap();
+            sender.send((event.id, Instant::now())).await.unwrap();
         }
     });
     let (mut since_asked, mut since_durable) = (Vec::new(), Vec::new());
@@ -95,8 +95,8 @@ async fn follow(store: Arc<SqliteStore>, count: u64) -> Vec<Figure> {
         let asked = Instant::now();
         log.append(vec![event]).await.unwrap();
         let durable = Instant::now();
-        let (heard, at) = news.recv().await.unwrap();
-        assert_eq!(heard, EventId(id));
+        let (received, at) = receiver.recv().await.unwrap();
+        assert_eq!(received, EventId(id));
         since_asked.push(at - asked);
         // The follower may run before the one who appended.
         since_durable.push(at.saturating_duration_since(durable));
@@ -117,13 +117,13 @@ async fn follow(store: Arc<SqliteStore>, count: u64) -> Vec<Figure> {
 /// Events written to a file per second, by who does nothing else.
 fn bare(path: &std::path::Path, events: u64, after_each: impl Fn(&File)) -> f64 {
     let mut file = File::create(path).unwrap();
-    let begin = Instant::now();
+    let started = Instant::now();
     for id in 0..events {
         serde_json::to_writer(&mut file, &event(id)).unwrap();
         file.write_all(b"\n").unwrap();
         after_each(&file);
     }
-    per_second(events, begin.elapsed())
+    per_second(events, started.elapsed())
 }
 
 fn bare_synced(path: &std::path::Path, events: u64) -> f64 {

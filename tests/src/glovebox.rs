@@ -197,15 +197,15 @@ pub struct RunningProgram {
 
 impl RunningProgram {
     /// Reads events until one matches, and returns it.
-    pub fn until(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
             if self.events.read_line(&mut line).unwrap() == 0 {
-                let mut said = String::new();
+                let mut output = String::new();
                 if let Some(mut stderr) = self.child.stderr.take() {
-                    std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();
+                    std::io::Read::read_to_string(&mut stderr, &mut output).unwrap();
                 }
-                panic!("ended before {what}; seen: {:#?}, said: {said}", self.seen);
+                panic!("ended before {what}; seen: {:#?}, stderr: {output}", self.seen);
             }
             let event: Value = serde_json::from_str(&line).unwrap();
             self.seen.push(event.clone());
@@ -217,7 +217,7 @@ impl RunningProgram {
 
     /// Waits for the lease of the sandbox and returns the id of the conversation.
     pub fn conversation(&mut self) -> String {
-        let leased = self.until("a lease", |event| event["record"] == "sandbox_leased");
+        let leased = self.wait_for("a lease", |event| event["record"] == "sandbox_leased");
         let sandbox = leased["args"]["sandbox_id"].as_str().unwrap();
         sandbox.rsplit('-').next().unwrap().to_owned()
     }
@@ -273,18 +273,18 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Returns a scripted model response that calls one tool.
-pub fn calls(tool: &str, arguments: &Value) -> Value {
+pub fn tool_call(tool: &str, arguments: &Value) -> Value {
     json!({"tool_calls": [{"name": tool, "arguments": arguments}]})
 }
 
 /// Returns a scripted model response that runs a command.
 pub fn bash(command: &str) -> Value {
-    calls("execute_bash", &json!({"command": command}))
+    tool_call("execute_bash", &json!({"command": command}))
 }
 
 /// Returns a scripted model response that finishes the task.
 pub fn finish() -> Value {
-    calls("finish", &json!({"message": "Done."}))
+    tool_call("finish", &json!({"message": "Done."}))
 }
 
 /// Returns the path of the program that `cargo ci` built. Without `cargo ci`, builds it.

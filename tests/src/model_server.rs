@@ -14,14 +14,14 @@ use tokio::sync::watch;
 
 /// The reply to one call.
 #[derive(Debug, Clone)]
-pub enum Reply {
+pub enum ModelReply {
     /// A status and a body.
     Raw(u16, &'static str, String),
     /// No reply, as long as the caller waits.
     Silence,
 }
 
-impl Reply {
+impl ModelReply {
     /// The model calls one tool.
     pub fn call(tool: &str, arguments: &Value) -> Self {
         let call = json!({"id": "call-1", "type": "function", "function": {"name": tool, "arguments": arguments.to_string()}});
@@ -60,13 +60,13 @@ pub struct ModelServer {
 }
 
 struct ServerState {
-    replies: Mutex<VecDeque<Reply>>,
+    replies: Mutex<VecDeque<ModelReply>>,
     calls: watch::Sender<usize>,
 }
 
 impl ModelServer {
     /// Starts a server that sends these replies, then status 500 for every further call.
-    pub async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub async fn start(replies: impl IntoIterator<Item = ModelReply>) -> Self {
         let (count, calls) = watch::channel(0);
         let state = ServerState { replies: Mutex::new(replies.into_iter().collect()), calls: count };
         let router = Router::new().fallback(reply).with_state(Arc::new(state));
@@ -88,11 +88,11 @@ impl ModelServer {
 async fn reply(State(state): State<Arc<ServerState>>) -> Response {
     state.calls.send_modify(|calls| *calls += 1);
     let reply = state.replies.lock().unwrap().pop_front();
-    match reply.unwrap_or_else(|| Reply::error(500, "script_ended", "no more replies")) {
-        Reply::Raw(status, kind, body) => {
+    match reply.unwrap_or_else(|| ModelReply::error(500, "script_ended", "no more replies")) {
+        ModelReply::Raw(status, kind, body) => {
             (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], body).into_response()
         }
-        Reply::Silence => {
+        ModelReply::Silence => {
             tokio::time::sleep(Duration::from_secs(600)).await;
             StatusCode::GATEWAY_TIMEOUT.into_response()
         }

@@ -9,9 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// Starting takes two seconds on an idle machine.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The engine grants its containers ten seconds to stop.
-const STOP_PATIENCE: Duration = Duration::from_secs(40);
+const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A private engine, removed completely on drop.
 pub struct OwnEngine {
@@ -34,7 +34,7 @@ impl OwnEngine {
         let folder = tempfile::Builder::new().prefix("gbe").tempdir_in("/tmp").unwrap();
         std::fs::write(folder.path().join("daemon.json"), "{}").unwrap();
         let mut engine = Self { folder, process: None, live_restore };
-        engine.start_again();
+        engine.restart();
         Some(engine)
     }
 
@@ -47,7 +47,7 @@ impl OwnEngine {
     pub fn end(&mut self, signal: Signal) {
         let mut process = self.process.take().unwrap();
         kill_process(Pid::from_child(&process), signal).unwrap();
-        let deadline = Instant::now() + STOP_PATIENCE;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         while process.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "dockerd does not end");
             std::thread::sleep(Duration::from_millis(20));
@@ -65,7 +65,7 @@ impl OwnEngine {
     }
 
     /// Restarts the engine with the same folder and waits until it answers.
-    pub fn start_again(&mut self) {
+    pub fn restart(&mut self) {
         let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
         let mut dockerd = Command::new("dockerd");
         dockerd.arg("--config-file").arg(self.path("daemon.json")).args(["--host", &self.host()]);
@@ -79,7 +79,7 @@ impl OwnEngine {
         dockerd.args(self.live_restore.then_some("--live-restore"));
         dockerd.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.process = Some(dockerd.spawn().unwrap());
-        let deadline = Instant::now() + START_PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while !self.docker(&["version"]).status.success() {
             assert!(Instant::now() < deadline, "{}", self.log_tail());
             std::thread::sleep(Duration::from_millis(50));
@@ -145,7 +145,7 @@ impl Drop for OwnEngine {
         }
         if let Some(process) = &mut self.process {
             let _ = kill_process(Pid::from_child(process), Signal::TERM);
-            let deadline = Instant::now() + STOP_PATIENCE;
+            let deadline = Instant::now() + STOP_TIMEOUT;
             while process.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(20));
             }

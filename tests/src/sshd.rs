@@ -18,7 +18,7 @@ pub const USER: &str = "agent";
 
 /// Deviations from the default server.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct SshdOptions {
     /// Lines that precede the default ones in `sshd_config`.
     pub settings: &'static str,
     /// Disables `sftp`.
@@ -45,7 +45,7 @@ pub struct Sshd {
 
 impl Sshd {
     /// Starts a server. `None` if this user cannot run one; with `CI=true` that is a failure.
-    pub fn start(options: &Options) -> Option<Self> {
+    pub fn start(options: &SshdOptions) -> Option<Self> {
         let missing = ["/usr/sbin/sshd", "/usr/bin/ssh-keygen", "/usr/bin/unshare", "/bin/mount"]
             .into_iter()
             .find(|program| !Path::new(program).exists());
@@ -63,7 +63,7 @@ impl Sshd {
         None
     }
 
-    fn start_as_root(options: &Options) -> Self {
+    fn start_as_root(options: &SshdOptions) -> Self {
         // In /tmp and not in TMPDIR, because the path of a socket must be short.
         let folder = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
         let path = folder.path();
@@ -111,7 +111,7 @@ impl Sshd {
         panic!("sshd does not start: {}", server.log());
     }
 
-    fn write_settings(&self, options: &Options) {
+    fn write_settings(&self, options: &SshdOptions) {
         let at = |name: &str| self.folder.path().join(name).display().to_string();
         let sftp = if options.without_sftp { "" } else { "Subsystem sftp internal-sftp\n" };
         let path =
@@ -151,7 +151,7 @@ impl Sshd {
             .unwrap();
         let mut process = self.process.lock().unwrap();
         let child = process.insert(child);
-        let give_up = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(20);
         let listens = format!("Server listening on 127.0.0.1 port {}.", self.port);
         loop {
             if self.log().get(logged..).is_some_and(|log| log.contains(&listens)) {
@@ -160,7 +160,7 @@ impl Sshd {
             if child.try_wait().unwrap().is_some() {
                 return false;
             }
-            assert!(Instant::now() < give_up, "sshd does not listen: {}", self.log());
+            assert!(Instant::now() < deadline, "sshd does not listen: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -180,7 +180,7 @@ impl Sshd {
     }
 
     /// Restarts the server on the same port and with the same keys.
-    pub fn start_again(&self) {
+    pub fn restart(&self) {
         assert!(self.run(None), "{}", self.log());
     }
 

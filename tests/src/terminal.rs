@@ -15,7 +15,7 @@ const TYPING_PAUSE: Duration = Duration::from_secs(2);
 const TYPING_TICKS: u32 = 400;
 
 /// A program on its own terminal, and its output.
-pub struct Terminal {
+pub struct TestTerminal {
     /// The program.
     pub child: Box<dyn portable_pty::Child + Send + Sync>,
     writer: Box<dyn std::io::Write + Send>,
@@ -26,7 +26,7 @@ pub struct Terminal {
     pub pair: portable_pty::PtyPair,
 }
 
-impl Terminal {
+impl TestTerminal {
     /// Starts a command on a new terminal.
     pub fn start(plain: &Command) -> Self {
         let size = PtySize { rows: 33, cols: 101, pixel_width: 0, pixel_height: 0 };
@@ -58,7 +58,7 @@ impl Terminal {
     }
 
     /// Waits until a text was shown. Consumes and returns the output up to it.
-    pub fn until(&mut self, text: &str) -> String {
+    pub fn wait_for(&mut self, text: &str) -> String {
         self.type_until("", text)
     }
 
@@ -109,7 +109,7 @@ impl Terminal {
     }
 }
 
-impl Drop for Terminal {
+impl Drop for TestTerminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
     }

@@ -6,8 +6,8 @@ use crate::pypi::packages;
 use engine::memory::{Memory, RecallHistory, WorkspaceFacts, format_recall};
 use protocol::ObservationKind;
 use serde_json::{Value, json};
-use tests::glovebox::{CompletedRun, Home, bash, calls, finish};
-use tests::sandbox_contract::local::Local;
+use tests::glovebox::{CompletedRun, Home, bash, finish, tool_call};
+use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend as _, remove, spec};
 
 fn run(home: &Home, more: &[&str]) -> CompletedRun {
@@ -33,11 +33,11 @@ fn read_only_agent_searches_and_cannot_write() {
     std::fs::create_dir(home.workspace().join("src")).unwrap();
     home.write("work/src/a.rs", "fn found() {}\n");
     let model = home.script(&json!([
-        calls("glob", &json!({"pattern": "*.rs"})),
-        calls("grep", &json!({"pattern": "fn [a-z]+", "include": "*.rs"})),
-        calls("view", &json!({"path": home.workspace().join("src/a.rs")})),
+        tool_call("glob", &json!({"pattern": "*.rs"})),
+        tool_call("grep", &json!({"pattern": "fn [a-z]+", "include": "*.rs"})),
+        tool_call("view", &json!({"path": home.workspace().join("src/a.rs")})),
         bash("touch written"),
-        calls("str_replace_editor", &json!({"command": "create", "path": "/w", "file_text": ""})),
+        tool_call("str_replace_editor", &json!({"command": "create", "path": "/w", "file_text": ""})),
         finish(),
     ]));
     let workspace = home.workspace();
@@ -47,10 +47,10 @@ fn read_only_agent_searches_and_cannot_write() {
     let (name, _, tools) = system(&events);
     assert_eq!((name.as_str(), tools.join(" ").as_str()), ("ReadOnlyAgent", "view grep glob think finish"));
     let is_heard = |event: &&Value| event["cause"].is_u64() && event["observation"] != "recall";
-    let heard: Vec<_> = events.iter().filter(is_heard).collect();
-    let said = |index: usize| heard[index]["content"].as_str().unwrap();
-    assert_eq!((said(0).trim_end(), said(1).trim_end()), ("src/a.rs", "./src/a.rs:1:fn found() {}"));
-    assert!(said(2).contains("1\tfn found() {}"), "{}", said(2));
+    let received: Vec<_> = events.iter().filter(is_heard).collect();
+    let content = |index: usize| received[index]["content"].as_str().unwrap();
+    assert_eq!((content(0).trim_end(), content(1).trim_end()), ("src/a.rs", "./src/a.rs:1:fn found() {}"));
+    assert!(content(2).contains("1\tfn found() {}"), "{}", content(2));
     assert_eq!(errors(&events), ["there is no tool execute_bash", "there is no tool str_replace_editor"]);
     assert!(!home.workspace().join("written").exists());
     home.assert_nothing_runs();
@@ -63,9 +63,9 @@ fn loc_agent_finds_code_in_the_workspace() {
     home.write("work/shop/base.py", "def helper():\n    return 1\n");
     home.write("work/shop/cart.py", "from .base import helper\n\n\ndef total():\n    return helper()\n");
     let model = home.script(&json!([
-        calls("search_code_snippets", &json!({"search_terms": ["total"]})),
-        calls("get_entity_contents", &json!({"entity_names": ["shop/base.py:helper"]})),
-        calls("explore_tree_structure", &json!({
+        tool_call("search_code_snippets", &json!({"search_terms": ["total"]})),
+        tool_call("get_entity_contents", &json!({"entity_names": ["shop/base.py:helper"]})),
+        tool_call("explore_tree_structure", &json!({
             "start_entities": ["shop/base.py:helper"], "direction": "upstream", "dependency_type_filter": ["invokes"],
         })),
         bash("touch written"),
@@ -76,9 +76,10 @@ fn loc_agent_finds_code_in_the_workspace() {
     let events = ended.expect(0).events();
     assert_eq!((system(&events).0.as_str(), system(&events).2), ("LocAgent", vec!["finish".to_owned()]));
     let outputs: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
-    let said: Vec<_> = outputs.iter().map(|output| output["content"].as_str().unwrap().trim_end()).collect();
+    let contents: Vec<_> =
+        outputs.iter().map(|output| output["content"].as_str().unwrap().trim_end()).collect();
     assert_eq!(
-        said,
+        contents,
         [
             "## total\nfunction shop/cart.py:total, lines 4 to 5\n     4\tdef total():\n     5\t    return helper()",
             "## function shop/base.py:helper, lines 1 to 2\n     1\tdef helper():\n     2\t    return 1",
@@ -149,7 +150,7 @@ fn cells_run_when_the_sandbox_has_ipython() {
         "[sandbox]\nruntime_startup_env_vars = {{ PYTHONPATH = {copied:?} }}\n[agent]\nenable_browsing = false\n"
     );
     home.write(".glovebox/config.toml", &python);
-    let cell = |code: &str| calls("execute_ipython_cell", &json!({"code": code}));
+    let cell = |code: &str| tool_call("execute_ipython_cell", &json!({"code": code}));
     let script = json!([cell("x = 20 + 1"), cell("x * 2"), finish()]);
     let model = home.script(&script);
     let workspace = home.workspace();
@@ -176,7 +177,7 @@ fn cells_run_when_the_sandbox_has_ipython() {
 #[test]
 fn agent_from_a_file_has_its_own_prompt_tools_and_model() {
     let home = Home::new();
-    let model = home.script(&json!([bash("echo 1"), calls("think", &json!({"thought": "2"})), finish()]));
+    let model = home.script(&json!([bash("echo 1"), tool_call("think", &json!({"thought": "2"})), finish()]));
     home.write(
         ".glovebox/config.toml",
         format!("[llm]\nmodel = \"none\"\n[llm.of_agent]\nmodel = \"{model}\"\n"),
@@ -198,8 +199,8 @@ fn agent_from_a_file_has_its_own_prompt_tools_and_model() {
         ("./missing.md", "cannot read ./missing.md: No such file"),
         ("nobody", "there is no agent nobody: there are CodeActAgent, ReadOnlyAgent,"),
     ] {
-        let said = run(&home, &["--agent", agent]).expect(2).stderr;
-        assert!(said.contains(part), "{part} in {said}");
+        let stderr = run(&home, &["--agent", agent]).expect(2).stderr;
+        assert!(stderr.contains(part), "{part} in {stderr}");
     }
     home.assert_nothing_runs();
 }
@@ -234,7 +235,7 @@ fn write(folder: &Path, path: &str, content: impl AsRef<[u8]>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workspace_knowledge_is_loaded_despite_hostile_files() {
-    let backend = Local::new().unwrap();
+    let backend = LocalBackend::new().unwrap();
     let workspace = tempfile::tempdir().unwrap();
     let folder = workspace.path();
     write(folder, "AGENTS.md", "Build with make.");
@@ -263,12 +264,12 @@ async fn workspace_knowledge_is_loaded_despite_hostile_files() {
     let pieces: Vec<_> =
         found.microagent_knowledge.iter().map(|piece| (&*piece.name, &*piece.trigger)).collect();
     assert_eq!(pieces, [("git/hub", "GitHub")]);
-    let told = format_recall(found);
+    let formatted = format_recall(found);
     for part in ["Build with make.", "Ask first.", "Linked.", "xxx", "- pdf: Reads PDFs. (", "Use the forge."]
     {
-        assert!(told.contains(part), "{part}");
+        assert!(formatted.contains(part), "{part}");
     }
-    assert!(!told.contains("Not this."));
+    assert!(!formatted.contains("Not this."));
     let mut problems: Vec<_> = memory.problems().iter().map(ToString::to_string).collect();
     problems.sort();
     let parts = [

@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tests::glovebox::{CompletedRun, Home, as_stored, bash, calls, finish, wait_until};
-use tests::model_server::{ModelServer, Reply};
+use tests::glovebox::{CompletedRun, Home, as_stored, bash, finish, tool_call, wait_until};
+use tests::model_server::{ModelReply, ModelServer};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
 
@@ -43,8 +43,8 @@ fn task_is_completed_and_its_log_stored() {
     let workspace = home.workspace();
     let file = workspace.join("note.txt");
     let model = home.script(&json!([
-        calls("str_replace_editor", &json!({"command": "create", "path": file, "file_text": "one\ntwo\n"})),
-        calls("str_replace_editor", &json!({"command": "str_replace", "path": file, "old_str": "two", "new_str": "three"})),
+        tool_call("str_replace_editor", &json!({"command": "create", "path": file, "file_text": "one\ntwo\n"})),
+        tool_call("str_replace_editor", &json!({"command": "str_replace", "path": file, "old_str": "two", "new_str": "three"})),
         {"tool_calls": [
             {"name": "think", "arguments": {"thought": "two calls in one response"}},
             {"name": "execute_bash", "arguments": {"command": "cat note.txt; cd /; export X=1"}},
@@ -109,8 +109,8 @@ fn pending_action_is_confirmed_or_rejected_by_resume() {
     let confirmed = home.run(&["resume", id, "--confirm", "--json"]).expect(4).events();
     assert_eq!(confirmed.iter().filter(|event| event["observation"] == "run").count(), 1);
     let rejected = home.run(&["resume", id, "--reject", "leave that", "--json"]).expect(0).events();
-    let told = rejected.iter().find(|event| event["observation"] == "user_rejected").unwrap();
-    assert_eq!(told["content"], "The user rejected the action: leave that");
+    let rejection = rejected.iter().find(|event| event["observation"] == "user_rejected").unwrap();
+    assert_eq!(rejection["content"], "The user rejected the action: leave that");
     refused(&home.run(&["resume", id, "--confirm"]), 2, "no action of conversation");
     home.assert_nothing_runs();
 }
@@ -118,8 +118,8 @@ fn pending_action_is_confirmed_or_rejected_by_resume() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agent_stops_after_the_call_that_exceeds_the_budget() {
     let home = Home::new();
-    let calls =
-        ["1", "2", "3"].map(|text| Reply::call("execute_bash", &json!({"command": format!("echo {text}")})));
+    let calls = ["1", "2", "3"]
+        .map(|text| ModelReply::call("execute_bash", &json!({"command": format!("echo {text}")})));
     let server = ModelServer::start(calls).await;
     let arguments = ["run", "--json", "-t", "work", "-l", "test", "-b", "0.5"];
     let mut command = home.glovebox(&[arguments.as_slice(), LOCAL.as_slice()].concat());
@@ -134,7 +134,7 @@ async fn agent_stops_after_the_call_that_exceeds_the_budget() {
     let (last, before) = spent.split_last().unwrap();
     assert!(*last >= 0.5 && before.iter().all(|cost| *cost < 0.5), "{spent:?}");
     assert!(!ended.stderr.contains("no price"), "{}", ended.stderr);
-    let server = ModelServer::start([Reply::call("finish", &json!({"message": "done"}))]).await;
+    let server = ModelServer::start([ModelReply::call("finish", &json!({"message": "done"}))]).await;
     let mut command = home.glovebox(&[arguments.as_slice(), LOCAL.as_slice()].concat());
     let ended = home.start(command.env("LLM_BASE_URL", &server.base_url)).end().expect(0);
     assert!(
@@ -149,10 +149,10 @@ async fn agent_stops_after_the_call_that_exceeds_the_budget() {
 fn running_action_is_observed_when_run_is_interrupted() {
     for signal in [Signal::INT, Signal::TERM] {
         let home = Home::new();
-        let model = home.script(&json!([bash("echo begun; sleep 600 & sleep 601"), finish()]));
+        let model = home.script(&json!([bash("echo started; sleep 600 & sleep 601"), finish()]));
         let arguments = [&["run", "--json", "-t", "work", "-l", &model], LOCAL.as_slice()].concat();
         let mut run = home.start(&mut home.glovebox(&arguments));
-        let action = run.until("the command", |event| event["action"] == "run");
+        let action = run.wait_for("the command", |event| event["action"] == "run");
         run.signal(signal);
         let ended = run.end().expect(130);
         let endings = ended.events().iter().filter(|event| event["cause"] == action["id"]).count();
@@ -169,10 +169,10 @@ fn nothing_is_left_when_sandbox_creation_is_interrupted() {
         for command in ["run", "exec"] {
             let home = Home::new();
             let model = model_of(&home);
-            let place = ["--runtime", "docker", "--image", &image];
+            let runtime = ["--runtime", "docker", "--image", &image];
             let arguments = match command {
-                "run" => [&["run", "--json", "-t", "work", "-l", &model], place.as_slice()].concat(),
-                _ => [&["exec"], place.as_slice(), &["--", "true"]].concat(),
+                "run" => [&["run", "--json", "-t", "work", "-l", &model], runtime.as_slice()].concat(),
+                _ => [&["exec"], runtime.as_slice(), &["--", "true"]].concat(),
             };
             let started = home.start(&mut home.glovebox(&arguments));
             let folder = home.path().join(".glovebox/bin");
@@ -191,16 +191,16 @@ fn agent_is_asked_to_continue_three_times_when_it_only_talks() {
     let talk = json!({"text": "Which file do you mean?"});
     let model = home.script(&json!([talk, talk, talk, talk, talk]));
     let run = run_local(&home, &model, &[]).expect(4);
-    let said =
+    let messages =
         run.events().iter().filter(|event| event["source"] == "user" && event["action"] == "message").count();
-    assert_eq!(said, 4, "the task and three nudges");
+    assert_eq!(messages, 4, "the task and three nudges");
     let alone = run_local(&home, &model, &["--no-auto-continue"]).expect(4);
-    let said = alone
+    let messages = alone
         .events()
         .iter()
         .filter(|event| event["source"] == "user" && event["action"] == "message")
         .count();
-    assert_eq!(said, 1);
+    assert_eq!(messages, 1);
 }
 
 #[test]
@@ -320,11 +320,11 @@ fn error_names_the_cause_when_engine_or_image_is_missing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_is_resumable_when_the_model_provider_fails() {
     let cases = [
-        (Reply::error(401, "invalid_api_key", "bad key"), "does not accept the key"),
-        (Reply::error(429, "rate_limit_exceeded", "slow down"), "limits the rate"),
-        (Reply::error(500, "server_error", "oops"), "unavailable"),
-        (Reply::Raw(200, "text/html", "<html>login</html>".into()), "malformed response"),
-        (Reply::Raw(200, "application/json", "{\"choices\": []}".into()), "malformed response"),
+        (ModelReply::error(401, "invalid_api_key", "bad key"), "does not accept the key"),
+        (ModelReply::error(429, "rate_limit_exceeded", "slow down"), "limits the rate"),
+        (ModelReply::error(500, "server_error", "oops"), "unavailable"),
+        (ModelReply::Raw(200, "text/html", "<html>login</html>".into()), "malformed response"),
+        (ModelReply::Raw(200, "application/json", "{\"choices\": []}".into()), "malformed response"),
     ];
     for (reply, part) in cases {
         let home = Home::new();

@@ -23,13 +23,13 @@ use protocol::{Action, AgentState, ConversationId, Event, EventBody, Observation
 use serde_json::{Value, json};
 use tests::glovebox::{bash, finish};
 
-struct World {
+struct ConversationFixture {
     store: Arc<MemoryStore>,
     provider: ScriptedProvider,
     parts: EngineParts,
 }
 
-impl World {
+impl ConversationFixture {
     /// Commands answer with their text; `hang` answers when it is cancelled.
     fn new(responses: &Value) -> Self {
         let provider = ScriptedProvider::new(|request| {
@@ -70,11 +70,11 @@ impl World {
         EngineParts { own: TeamMember { llm, ..self.parts.own.clone() }, ..self.parts.clone() }
     }
 
-    async fn begin(&self) -> Conversation {
-        self.begin_with(ConfirmationPolicy::Never).await
+    async fn start(&self) -> Conversation {
+        self.start_with(ConfirmationPolicy::Never).await
     }
 
-    async fn begin_with(&self, confirmation: ConfirmationPolicy) -> Conversation {
+    async fn start_with(&self, confirmation: ConfirmationPolicy) -> Conversation {
         let started = ConversationStarted {
             agent: "CodeActAgent".into(),
             model: "scripted".into(),
@@ -84,7 +84,7 @@ impl World {
             ..Default::default()
         };
         let conversation = Conversation::start(self.parts.clone(), id(), started).await.unwrap();
-        say(&conversation, "work");
+        send_message(&conversation, "work");
         conversation
     }
 
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Every action that a sandbox performs, and the texts of its endings.
-    fn endings(&self) -> Vec<(String, Vec<String>)> {
+    fn action_results(&self) -> Vec<(String, Vec<String>)> {
         let log = self.log();
         let ending_of = |action: &Event| {
             let ended = log.iter().filter(|event| event.cause == Some(action.id));
@@ -117,7 +117,7 @@ fn scripted(responses: &Value, answered: usize) -> Arc<dyn Llm> {
     Arc::new(ScriptedLlm::from_json(&script).unwrap().starting_at(answered))
 }
 
-fn say(conversation: &Conversation, text: &str) {
+fn send_message(conversation: &Conversation, text: &str) {
     conversation.send_message(MessageAction { content: text.into(), ..Default::default() }).unwrap();
 }
 
@@ -128,93 +128,96 @@ fn observation(event: &Event) -> Option<&Observation> {
     }
 }
 
-async fn reach(conversation: &Conversation, agent_state: AgentState) -> Arc<State> {
+async fn wait_for_state(conversation: &Conversation, agent_state: AgentState) -> Arc<State> {
     let reached =
         conversation.wait_for(|state| state.agent_state == agent_state && !state.has_pending_actions());
     tokio::time::timeout(Duration::from_secs(10), reached).await.expect("the state is reached")
 }
 
-async fn be_asked(conversation: &Conversation) {
+async fn wait_for_confirmation_request(conversation: &Conversation) {
     let asked = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserConfirmation);
     tokio::time::timeout(Duration::from_secs(10), asked).await.expect("the user is asked");
 }
 
-async fn perform(conversation: &Conversation) {
+async fn wait_for_action(conversation: &Conversation) {
     let performed = conversation.wait_for(|state| state.has_pending_actions());
     tokio::time::timeout(Duration::from_secs(10), performed).await.expect("an action is performed");
 }
 
-fn one(command: &str, ending: &str) -> (String, Vec<String>) {
-    (command.into(), vec![ending.into()])
+fn result(command: &str, text: &str) -> (String, Vec<String>) {
+    (command.into(), vec![text.into()])
 }
 
 #[tokio::test]
 async fn running_command_is_observed_when_stopped() {
-    let world = World::new(&json!([bash("hang"), finish()]));
-    let conversation = world.begin().await;
-    perform(&conversation).await;
+    let fixture = ConversationFixture::new(&json!([bash("hang"), finish()]));
+    let conversation = fixture.start().await;
+    wait_for_action(&conversation).await;
     conversation.stop().unwrap();
-    reach(&conversation, AgentState::Stopped).await;
-    assert_eq!(world.endings(), [one("hang", "hang")]);
-    say(&conversation, "go on");
-    reach(&conversation, AgentState::Finished).await;
+    wait_for_state(&conversation, AgentState::Stopped).await;
+    assert_eq!(fixture.action_results(), [result("hang", "hang")]);
+    send_message(&conversation, "go on");
+    wait_for_state(&conversation, AgentState::Finished).await;
     conversation.close(SandboxDisposition::Remove).await.unwrap();
-    assert_eq!(world.provider.sandbox_count(), 0);
+    assert_eq!(fixture.provider.sandbox_count(), 0);
 }
 
 #[tokio::test]
 async fn message_sent_during_the_last_step_is_handled() {
-    let world = World::new(&json!([bash("hang"), finish(), bash("more"), finish()]));
-    let conversation = world.begin().await;
-    perform(&conversation).await;
-    say(&conversation, "and this too");
+    let fixture = ConversationFixture::new(&json!([bash("hang"), finish(), bash("more"), finish()]));
+    let conversation = fixture.start().await;
+    wait_for_action(&conversation).await;
+    send_message(&conversation, "and this too");
     conversation.stop().unwrap();
     conversation.resume(ResumeOptions::default()).unwrap();
-    reach(&conversation, AgentState::Finished).await;
-    say(&conversation, "and that");
+    wait_for_state(&conversation, AgentState::Finished).await;
+    send_message(&conversation, "and that");
     let again =
         conversation.wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
     tokio::time::timeout(Duration::from_secs(10), again).await.expect("the second message is heard");
-    assert_eq!(world.endings(), [one("hang", "hang"), one("more", "more")]);
+    assert_eq!(fixture.action_results(), [result("hang", "hang"), result("more", "more")]);
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
 async fn action_is_interrupted_and_sandbox_replaced_when_it_is_lost() {
-    let world = World::new(&json!([bash("hang"), bash("after"), finish()]));
-    let conversation = world.begin().await;
-    perform(&conversation).await;
-    world.provider.lose_all();
-    reach(&conversation, AgentState::Finished).await;
-    let log = world.log();
+    let fixture = ConversationFixture::new(&json!([bash("hang"), bash("after"), finish()]));
+    let conversation = fixture.start().await;
+    wait_for_action(&conversation).await;
+    fixture.provider.lose_all();
+    wait_for_state(&conversation, AgentState::Finished).await;
+    let log = fixture.log();
     let interrupted: Vec<_> = log
         .iter()
         .filter_map(observation)
         .filter(|o| matches!(&o.kind, ObservationKind::Error(error) if error.error_id == INTERRUPTED))
         .collect();
     assert_eq!(interrupted.len(), 1);
-    assert_eq!(world.endings()[1], one("after", "after"));
+    assert_eq!(fixture.action_results()[1], result("after", "after"));
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
 async fn conversation_resumes_without_rerun_when_process_died() {
     let responses = json!([bash("one"), bash("hang"), bash("two"), finish()]);
-    let world = World::new(&responses);
-    let conversation = world.begin().await;
+    let fixture = ConversationFixture::new(&responses);
+    let conversation = fixture.start().await;
     let second = conversation.wait_for(|state| state.iterations == 2 && state.has_pending_actions());
     second.await;
     // As a killed process leaves it: nothing is told, nothing removed.
     drop(conversation);
-    let parts = world.parts_with(scripted(&responses, 2));
+    let parts = fixture.parts_with(scripted(&responses, 2));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
-    reach(&conversation, AgentState::Stopped).await;
+    wait_for_state(&conversation, AgentState::Stopped).await;
     conversation.resume(ResumeOptions::default()).unwrap();
-    reach(&conversation, AgentState::Finished).await;
-    assert_eq!(world.endings(), [one("one", "one"), one("hang", "hang"), one("two", "two")]);
-    assert!(world.provider.runs().values().all(|runs| *runs == 1));
-    assert_eq!(State::fold(&world.log()), conversation.state().without_schedule());
+    wait_for_state(&conversation, AgentState::Finished).await;
+    assert_eq!(
+        fixture.action_results(),
+        [result("one", "one"), result("hang", "hang"), result("two", "two")]
+    );
+    assert!(fixture.provider.runs().values().all(|runs| *runs == 1));
+    assert_eq!(State::fold(&fixture.log()), conversation.state().without_schedule());
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
@@ -224,82 +227,85 @@ async fn tool_calls_of_one_response_run_in_order_when_process_dies() {
         {"name": "execute_bash", "arguments": {"command": "hang"}},
         {"name": "execute_bash", "arguments": {"command": "second"}},
     ]});
-    let world = World::new(&json!([both, finish()]));
-    let conversation = world.begin().await;
-    perform(&conversation).await;
+    let fixture = ConversationFixture::new(&json!([both, finish()]));
+    let conversation = fixture.start().await;
+    wait_for_action(&conversation).await;
     drop(conversation);
-    let parts = world.parts_with(scripted(&json!([both, finish()]), 1));
+    let parts = fixture.parts_with(scripted(&json!([both, finish()]), 1));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
-    reach(&conversation, AgentState::Stopped).await;
+    wait_for_state(&conversation, AgentState::Stopped).await;
     conversation.resume(ResumeOptions::default()).unwrap();
-    reach(&conversation, AgentState::Finished).await;
-    assert_eq!(world.endings(), [one("hang", "hang"), one("second", "second")]);
+    wait_for_state(&conversation, AgentState::Finished).await;
+    assert_eq!(fixture.action_results(), [result("hang", "hang"), result("second", "second")]);
     assert_eq!(conversation.state().iterations, 2, "the model was asked twice");
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
 async fn recovery_fails_when_the_conversation_is_unknown() {
-    let world = World::new(&json!([]));
-    assert!(Conversation::recover(world.parts.clone(), id()).await.is_err());
-    assert_eq!(world.log(), []);
+    let fixture = ConversationFixture::new(&json!([]));
+    assert!(Conversation::recover(fixture.parts.clone(), id()).await.is_err());
+    assert_eq!(fixture.log(), []);
 }
 
 #[tokio::test]
 async fn action_runs_only_when_confirmed_even_after_a_crash() {
     let responses = json!([bash("one"), bash("two"), bash("three"), finish()]);
-    let world = World::new(&responses);
-    let conversation = world.begin_with(ConfirmationPolicy::Always).await;
-    be_asked(&conversation).await;
-    assert!(world.provider.runs().is_empty());
+    let fixture = ConversationFixture::new(&responses);
+    let conversation = fixture.start_with(ConfirmationPolicy::Always).await;
+    wait_for_confirmation_request(&conversation).await;
+    assert!(fixture.provider.runs().is_empty());
     conversation.confirm(None).unwrap();
     conversation.wait_for(|state| state.iterations == 2).await;
-    be_asked(&conversation).await;
+    wait_for_confirmation_request(&conversation).await;
     drop(conversation);
-    let parts = world.parts_with(scripted(&responses, 2));
+    let parts = fixture.parts_with(scripted(&responses, 2));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
-    be_asked(&conversation).await;
+    wait_for_confirmation_request(&conversation).await;
     conversation.reject(None, "never two").unwrap();
     conversation.wait_for(|state| state.iterations == 3).await;
-    be_asked(&conversation).await;
+    wait_for_confirmation_request(&conversation).await;
     conversation.stop().unwrap();
-    reach(&conversation, AgentState::Stopped).await;
+    wait_for_state(&conversation, AgentState::Stopped).await;
     let stopped = "The user stopped before the action was confirmed.";
     let rejected = "The user rejected the action: never two";
-    assert_eq!(world.endings(), [one("one", "one"), one("two", rejected), one("three", stopped)]);
-    assert_eq!(world.provider.runs().len(), 1);
+    assert_eq!(
+        fixture.action_results(),
+        [result("one", "one"), result("two", rejected), result("three", stopped)]
+    );
+    assert_eq!(fixture.provider.runs().len(), 1);
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 #[tokio::test]
 async fn paused_agent_completes_its_command_and_takes_no_step() {
-    let world = World::new(&json!([bash("hang"), bash("more"), finish()]));
-    let conversation = world.begin().await;
-    perform(&conversation).await;
+    let fixture = ConversationFixture::new(&json!([bash("hang"), bash("more"), finish()]));
+    let conversation = fixture.start().await;
+    wait_for_action(&conversation).await;
     conversation.pause().unwrap();
     let paused = conversation.wait_for(|state| state.agent_state == AgentState::Paused).await;
     assert!(paused.has_pending_actions(), "it runs on");
     drop(conversation);
-    let parts = world.parts_with(scripted(&json!([bash("hang"), bash("more"), finish()]), 1));
+    let parts = fixture.parts_with(scripted(&json!([bash("hang"), bash("more"), finish()]), 1));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
-    reach(&conversation, AgentState::Stopped).await;
+    wait_for_state(&conversation, AgentState::Stopped).await;
     assert_eq!(conversation.state().iterations, 1, "no step was taken");
     conversation.resume(ResumeOptions::default()).unwrap();
-    reach(&conversation, AgentState::Finished).await;
-    assert_eq!(world.endings(), [one("hang", "hang"), one("more", "more")]);
+    wait_for_state(&conversation, AgentState::Finished).await;
+    assert_eq!(fixture.action_results(), [result("hang", "hang"), result("more", "more")]);
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
 /// A conversation whose histories are kept short by what is configured; its model writes the summaries, too.
-async fn condensing(condenser: &Value, responses: &Value) -> (World, Conversation) {
-    let mut world = World::new(responses);
+async fn start_with_condenser(condenser: &Value, responses: &Value) -> (ConversationFixture, Conversation) {
+    let mut fixture = ConversationFixture::new(responses);
     let config: CondenserConfig = serde_json::from_value(condenser.clone()).unwrap();
-    let llm = Arc::clone(&world.parts.own.llm);
-    world.parts.own.condenser = config.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap();
-    let conversation = world.begin().await;
-    (world, conversation)
+    let llm = Arc::clone(&fixture.parts.own.llm);
+    fixture.parts.own.condenser = config.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap();
+    let conversation = fixture.start().await;
+    (fixture, conversation)
 }
 
 /// What the log says of its condensations: the summary, and the tokens that all calls until then took.
@@ -316,24 +322,24 @@ fn condensations(log: &[Event]) -> Vec<(Option<String>, Option<u64>)> {
         .collect()
 }
 
-fn taking(mut response: Value, tokens: u64) -> Value {
+fn with_tokens(mut response: Value, tokens: u64) -> Value {
     response["usage"] = json!({"prompt_tokens": tokens, "completion_tokens": 1});
     response
 }
 
 #[tokio::test]
 async fn summary_is_logged_and_charged_when_history_is_too_long() {
-    let mut responses: Vec<Value> = (0..5).map(|_| taking(bash("true"), 100)).collect();
+    let mut responses: Vec<Value> = (0..5).map(|_| with_tokens(bash("true"), 100)).collect();
     // After five steps there are a prompt, a task and ten events.
-    responses.push(taking(json!({"text": "what was done"}), 1000));
-    responses.push(taking(finish(), 100));
+    responses.push(with_tokens(json!({"text": "what was done"}), 1000));
+    responses.push(with_tokens(finish(), 100));
     let llm = json!({"type": "llm", "max_size": 11});
-    let (world, conversation) = condensing(&llm, &json!(responses)).await;
-    let state = reach(&conversation, AgentState::Finished).await;
-    assert_eq!(condensations(&world.log()), [(Some("what was done".to_owned()), Some(1500))]);
+    let (fixture, conversation) = start_with_condenser(&llm, &json!(responses)).await;
+    let state = wait_for_state(&conversation, AgentState::Finished).await;
+    assert_eq!(condensations(&fixture.log()), [(Some("what was done".to_owned()), Some(1500))]);
     assert_eq!(state.metrics.accumulated_token_usage.prompt_tokens, 1600);
     assert_eq!(state.iterations, 6, "a condensation is no step of the agent's");
-    assert_eq!(State::fold(&world.log()), state.without_schedule());
+    assert_eq!(State::fold(&fixture.log()), state.without_schedule());
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
@@ -345,20 +351,20 @@ async fn history_is_condensed_until_it_fits_when_window_overflows() {
 
     let fits: Vec<Value> =
         steps().chain([overflow.clone(), overflow.clone(), bash("true"), finish()]).collect();
-    let (world, conversation) = condensing(&window, &json!(fits)).await;
-    reach(&conversation, AgentState::Finished).await;
-    assert_eq!(condensations(&world.log()), [(None, None), (None, None)]);
+    let (fixture, conversation) = start_with_condenser(&window, &json!(fits)).await;
+    wait_for_state(&conversation, AgentState::Finished).await;
+    assert_eq!(condensations(&fixture.log()), [(None, None), (None, None)]);
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 
     let never: Vec<Value> = steps().chain(std::iter::repeat_n(overflow, 50)).collect();
-    let (world, conversation) = condensing(&window, &json!(never)).await;
-    let state = reach(&conversation, AgentState::Error).await;
+    let (fixture, conversation) = start_with_condenser(&window, &json!(never)).await;
+    let state = wait_for_state(&conversation, AgentState::Error).await;
     // Of sixteen events eight stay, then four, then two.
-    assert_eq!((condensations(&world.log()).len(), state.iterations), (3, 8));
-    let told = world.log().iter().rev().find_map(|event| match &observation(event)?.kind {
+    assert_eq!((condensations(&fixture.log()).len(), state.iterations), (3, 8));
+    let error = fixture.log().iter().rev().find_map(|event| match &observation(event)?.kind {
         ObservationKind::AgentStateChanged(changed) => Some(changed.reason.clone()),
         _ => None,
     });
-    assert!(told.unwrap().starts_with("the request is longer than the model's context window"));
+    assert!(error.unwrap().starts_with("the request is longer than the model's context window"));
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }

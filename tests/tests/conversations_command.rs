@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::glovebox::{CompletedRun, Home, bash, calls, finish, wait_until};
+use tests::glovebox::{CompletedRun, Home, bash, finish, tool_call, wait_until};
 
 fn run(home: &Home, responses: &Value, more: &[&str]) {
     let model = home.script(responses);
@@ -24,16 +24,16 @@ fn id_prefix_is_accepted_when_it_is_unique() {
     let [later, earlier] = home.conversations().try_into().unwrap();
     let shared = later.bytes().zip(earlier.bytes()).take_while(|(one, other)| one == other).count();
     let whole = home.run(&["conversations", "show", &earlier, "--json"]).expect(0).stdout;
-    let begun = home.run(&["conversations", "show", &earlier[..=shared], "--json"]).expect(0).stdout;
-    assert_eq!(begun, whole);
+    let started = home.run(&["conversations", "show", &earlier[..=shared], "--json"]).expect(0).stdout;
+    assert_eq!(started, whole);
     for arguments in [
         ["conversations", "show", &later[..shared]].as_slice(),
         &["conversations", "fork", &later[..shared]],
         &["conversations", "export", &later[..shared]],
         &["resume", &later[..shared]],
     ] {
-        let said = home.run(arguments).expect(2).stderr;
-        assert!(said.contains(&later) && said.contains(&earlier), "{said}");
+        let stderr = home.run(arguments).expect(2).stderr;
+        assert!(stderr.contains(&later) && stderr.contains(&earlier), "{stderr}");
         assert!(
             home.run(&[&arguments[..arguments.len() - 1], &["x"]].concat())
                 .expect(2)
@@ -64,8 +64,8 @@ fn exported_trajectory_equals_the_saved_one_and_is_replayable() {
     assert_eq!(std::fs::read_to_string(&exported).unwrap(), saved);
     home.run(&["replay", "--diff", "--runtime", "local", exported.to_str().unwrap()]).expect(0);
     home.write("wrong.json", r#"[{"action": "run", "args": {"command": "true"}}]"#);
-    let said = home.run(&["replay", "wrong.json", "--runtime", "local"]).expect(2).stderr;
-    assert!(said.contains("entry 0, counted from 0: missing field `id`"), "{said}");
+    let stderr = home.run(&["replay", "wrong.json", "--runtime", "local"]).expect(2).stderr;
+    assert!(stderr.contains("entry 0, counted from 0: missing field `id`"), "{stderr}");
     home.assert_nothing_runs();
 }
 
@@ -75,16 +75,16 @@ fn killed_run_is_listed_as_interrupted() {
     let model = home.script(&json!([bash("sleep 1000"), finish()]));
     let mut run =
         home.start(&mut home.glovebox(&["run", "--json", "--runtime", "local", "-t", "work", "-l", &model]));
-    run.until("the command", |event| event["action"] == "run");
-    let told = |home: &Home| {
+    run.wait_for("the command", |event| event["action"] == "run");
+    let status = |home: &Home| {
         let list = home.run(&["conversations", "ls", "--json"]).expect(0).stdout;
         let list: Vec<Value> = serde_json::from_str(&list).unwrap();
         let text = home.run(&["conversations", "ls"]).expect(0).stdout;
         (list[0]["agent_state"].clone(), list[0]["interrupted"].clone(), text.contains("  interrupted  "))
     };
-    assert_eq!(told(&home), (json!("running"), json!(false), false));
+    assert_eq!(status(&home), (json!("running"), json!(false), false));
     run.kill();
-    assert_eq!(told(&home), (json!("running"), json!(true), true));
+    assert_eq!(status(&home), (json!("running"), json!(true), true));
     home.run(&["sandbox", "prune", "--runtime", "local"]).expect(0);
     home.assert_nothing_runs();
 }
@@ -95,8 +95,8 @@ fn run_is_refused_when_the_trajectory_cannot_be_saved() {
     home.write("file", "");
     let model = home.script(&json!([finish()]));
     let arguments = ["run", "--runtime", "local", "-t", "work", "-l", &model, "--save-trajectory"];
-    let said = home.run(&[arguments.as_slice(), &["file/saved.json"]].concat()).expect(2).stderr;
-    assert!(said.contains("saving the trajectory to file/saved.json"), "{said}");
+    let stderr = home.run(&[arguments.as_slice(), &["file/saved.json"]].concat()).expect(2).stderr;
+    assert!(stderr.contains("saving the trajectory to file/saved.json"), "{stderr}");
     assert!(home.conversations().is_empty());
     home.run(&[arguments.as_slice(), &["new/folder/saved.json"]].concat()).expect(0);
     assert!(home.path().join("new/folder/saved.json").is_file());
@@ -209,13 +209,13 @@ fn latest_conversation_is_chosen_by_last() {
 fn removed_conversation_leaves_neither_log_nor_sandbox() {
     let home = Home::new();
     run(&home, &json!([bash("echo 1 > file"), finish()]), &[]);
-    let model = home.script(&json!([bash("echo $$ > begun; sleep 1000"), finish()]));
+    let model = home.script(&json!([bash("echo $$ > started; sleep 1000"), finish()]));
     let running = ["run", "--json", "--runtime", "local", "-t", "work", "-l", &model];
     let mut running = home.start(&mut home.glovebox(&running));
-    running.until("the command", |event| event["action"] == "run");
+    running.wait_for("the command", |event| event["action"] == "run");
     let [left, finished] = home.conversations().try_into().unwrap();
     let workspaces = home.path().join(".glovebox/workspaces");
-    wait_until("the command runs", || workspaces.join(&left).join("begun").exists());
+    wait_until("the command runs", || workspaces.join(&left).join("started").exists());
     let remove = |more: &[&str]| home.run(&[&["conversations", "rm"], more].concat());
     let removed = remove(&[&left, "missing", &finished, &finished]).expect(1);
     assert_eq!(removed.stdout, format!("{finished}\n"));
@@ -239,7 +239,7 @@ fn terminal_controls_do_not_reach_standard_output() {
     let saved = home.path().join("saved.json");
     let responses = json!([
         bash("printf 'o\\302\\2332Jo\\342\\200\\256o'"),
-        calls("finish", &json!({"message": HOSTILE}))
+        tool_call("finish", &json!({"message": HOSTILE}))
     ]);
     let model = home.script(&responses);
     let arguments = ["run", "--json", "--runtime", "local", "-t", HOSTILE, "-l", &model, "--save-trajectory"];
@@ -341,7 +341,7 @@ fn conversations_are_read_when_their_file_is_read_only() {
     let model = home.script(&json!([bash("sleep 1000")]));
     let arguments = ["run", "--json", "--runtime", "local", "-t", "work", "-l", &model];
     let mut running = home.start(&mut home.glovebox(&arguments));
-    running.until("the command", |event| event["action"] == "run");
+    running.wait_for("the command", |event| event["action"] == "run");
     running.kill();
     set_modes(0o400, 0o500);
     let list = run_without_capabilities(&home, &["conversations", "ls", "--json"]).expect(0).stdout;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tests::glovebox::{Home, bash, finish, wait_until};
-use tests::model_server::{ModelServer, Reply};
+use tests::model_server::{ModelReply, ModelServer};
 use tests::sandbox_contract::docker::DockerBackend;
 
 /// Counts its runs, then talks for three seconds.
@@ -23,15 +23,15 @@ fn log(home: &Home, id: &str) -> Vec<Value> {
     home.run(&["conversations", "show", id, "--json"]).expect(0).events()
 }
 
-fn resume_attaches_to_a_running_command(place: &[&str]) {
+fn resume_attaches_to_a_running_command(runtime: &[&str]) {
     let home = Home::new();
     let model = home.script(&json!([bash(LONG), bash("echo after"), finish()]));
     let workspace = home.workspace();
     let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
-    arguments.extend(place);
+    arguments.extend(runtime);
     let mut run = home.start(&mut home.glovebox(&arguments));
     let id = run.conversation();
-    run.until("the command", is_run);
+    run.wait_for("the command", is_run);
     let counter = workspace.join("counter");
     wait_until("the command runs", || counter.exists());
     run.kill();
@@ -62,17 +62,17 @@ fn resume_attaches_to_a_running_command_on_local() {
     resume_attaches_to_a_running_command(&["--runtime", "local"]);
 }
 
-async fn resume_repeats_an_interrupted_model_call(place: &[&str]) {
+async fn resume_repeats_an_interrupted_model_call(runtime: &[&str]) {
     let home = Home::new();
     let replies = [
-        Reply::call("execute_bash", &json!({"command": "echo run >> counter"})),
-        Reply::Silence,
-        Reply::call("finish", &json!({"message": "Done."})),
+        ModelReply::call("execute_bash", &json!({"command": "echo run >> counter"})),
+        ModelReply::Silence,
+        ModelReply::call("finish", &json!({"message": "Done."})),
     ];
     let server = ModelServer::start(replies).await;
     let workspace = home.workspace();
     let mut arguments = vec!["run", "--json", "-t", "work", "-l", "test", "-d", workspace.to_str().unwrap()];
-    arguments.extend(place);
+    arguments.extend(runtime);
     let mut command = home.glovebox(&arguments);
     let mut run = home.start(command.env("LLM_BASE_URL", &server.base_url));
     let id = run.conversation();
@@ -102,12 +102,12 @@ async fn resume_repeats_an_interrupted_model_call_on_local() {
 }
 
 /// The shell's parent is the server.
-fn agent_is_notified_when_action_server_is_killed(place: &[&str]) {
+fn agent_is_notified_when_action_server_is_killed(runtime: &[&str]) {
     let home = Home::new();
     let model =
-        home.script(&json!([bash("echo begun; kill -9 $PPID; sleep 60"), bash("echo alive"), finish()]));
+        home.script(&json!([bash("echo started; kill -9 $PPID; sleep 60"), bash("echo alive"), finish()]));
     let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model];
-    arguments.extend(place);
+    arguments.extend(runtime);
     let events = home.run(&arguments).expect(0).events();
     let action = events.iter().find(|event| is_run(event)).unwrap();
     let ended: Vec<_> = events.iter().filter(|event| event["cause"] == action["id"]).collect();
@@ -157,7 +157,7 @@ fn second_process_cannot_run_the_same_conversation() {
     let mut run =
         home.start(&mut home.glovebox(&["run", "--json", "-t", "work", "-l", &model, "--runtime", "local"]));
     let id = run.conversation();
-    run.until("the command", is_run);
+    run.wait_for("the command", is_run);
     let second = home.run(&["resume", &id]).expect(1);
     assert!(second.stderr.contains("is being run by another process"), "{}", second.stderr);
     run.signal(rustix::process::Signal::INT);

@@ -1,7 +1,7 @@
 //! Tasks that an agent hands on to others, from the configuration to the log.
 
 use serde_json::{Value, json};
-use tests::glovebox::{CompletedRun, Home, bash, calls, finish};
+use tests::glovebox::{CompletedRun, Home, bash, finish, tool_call};
 
 /// Two agents with scripts of their own, and whoever may hand tasks on to them.
 fn run(home: &Home, responses: &Value, left: &Value, right: &Value, more: &[&str]) -> CompletedRun {
@@ -39,16 +39,16 @@ fn of<'a>(events: &'a [Value], delegation: &'a Value) -> impl Iterator<Item = &'
 #[test]
 fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
     let home = Home::new();
-    let heard = bash("echo \"${NAME:-none}\"");
+    let received = bash("echo \"${NAME:-none}\"");
     let saved = home.path().join("saved.json");
     let recorded = home.path().join("calls");
     let ended = run(
         &home,
-        &json!([delegate(&["left", "right"]), heard, finish()]),
+        &json!([delegate(&["left", "right"]), received, finish()]),
         &json!([
             meet("left", "right"),
             bash("echo I am $NAME with key-of-the-left-one"),
-            calls("finish", &json!({"message": "Left."}))
+            tool_call("finish", &json!({"message": "Left."}))
         ]),
         &json!([meet("right", "left"), {"text": "Right."}]),
         &["--json", "--save-trajectory", saved.to_str().unwrap(), "--record", recorded.to_str().unwrap()],
@@ -65,11 +65,11 @@ fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
     let names: Vec<&Value> =
         of(&events, &left["id"]).map(|event| &event["args"]["agent_class"]).take(1).collect();
     assert_eq!(names, [&json!("left")], "its own prompt comes first");
-    let said: Vec<&str> = of(&events, &left["id"])
+    let contents: Vec<&str> = of(&events, &left["id"])
         .filter(|event| event["observation"] == "run")
         .map(|event| event["content"].as_str().unwrap())
         .collect();
-    assert!(said[1].starts_with("I am left with <secret_hidden>"), "{said:?}");
+    assert!(contents[1].starts_with("I am left with <secret_hidden>"), "{contents:?}");
     let outcome = |of: &Value| {
         let is_it = |event: &&Value| event["observation"] == "delegate" && event["cause"] == of["id"];
         let found: Vec<_> = events.iter().filter(is_it).collect();
@@ -96,8 +96,8 @@ fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
     let again =
         home.run(&["replay", saved.to_str().unwrap(), "--json", "--runtime", "local"]).expect(0).events();
     let outcomes = |events: &[Value]| {
-        let told = events.iter().filter(|event| event["observation"] == "delegate");
-        told.map(|event| event["content"].to_string()).collect::<std::collections::BTreeSet<_>>()
+        let observations = events.iter().filter(|event| event["observation"] == "delegate");
+        observations.map(|event| event["content"].to_string()).collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(outcomes(&again), outcomes(&events));
     home.assert_nothing_runs();
@@ -113,15 +113,15 @@ fn delegate_error_is_reported_and_the_agent_continues() {
         &json!([]),
         &[],
     );
-    let said = ended.expect(0).stderr;
-    let (_, after) = said.split_once("[task ").unwrap();
+    let stderr = ended.expect(0).stderr;
+    let (_, after) = stderr.split_once("[task ").unwrap();
     let (task, _) = after.split_once(" for left]").unwrap();
     for part in [
         format!("--- left on task {task} ---\ntask:\n  Find the other."),
         format!("--- the agent ---\n[task {task}: left did not finish the task: "),
         "there is no agent nobody: there are left, right".to_owned(),
     ] {
-        assert!(said.contains(&part), "{part} in {said}");
+        assert!(stderr.contains(&part), "{part} in {stderr}");
     }
     home.assert_nothing_runs();
 }
@@ -131,6 +131,6 @@ fn run_is_refused_when_a_delegate_does_not_exist() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     home.write(".glovebox/config.toml", "[agent]\ndelegates = [\"nobody\"]\n");
-    let said = home.run(&["run", "-t", "work", "--runtime", "local", "-l", &model]).expect(2).stderr;
-    assert!(said.contains("agent.delegates: there is no agent nobody: there are CodeActAgent"), "{said}");
+    let stderr = home.run(&["run", "-t", "work", "--runtime", "local", "-l", &model]).expect(2).stderr;
+    assert!(stderr.contains("agent.delegates: there is no agent nobody: there are CodeActAgent"), "{stderr}");
 }

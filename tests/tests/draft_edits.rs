@@ -1,15 +1,15 @@
 //! V0's `edit_file`: the agent drafts, and a second model writes out.
 
 use serde_json::{Value, json};
-use tests::glovebox::{Home, calls, finish};
-use tests::model_server::{ModelServer, Reply};
+use tests::glovebox::{Home, finish, tool_call};
+use tests::model_server::{ModelReply, ModelServer};
 
 const FILE: &[u8] = b"\xef\xbb\xbfdef f():\r\n    return 1\r\n\r\ndef g():\r\n    return 1\r\n";
 
 fn edit_file(path: &std::path::Path, more: &Value) -> Value {
     let mut arguments = more.clone();
     arguments["path"] = json!(path);
-    calls("edit_file", &arguments)
+    tool_call("edit_file", &arguments)
 }
 
 fn script(home: &Home, model: &str, responses: &Value) -> String {
@@ -26,7 +26,7 @@ fn run(home: &Home, more: &[&str]) -> Vec<Value> {
     ended.events()
 }
 
-fn of_kind<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
+fn select_events<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event[key] == kind).collect()
 }
 
@@ -79,7 +79,7 @@ fn second_model_expands_a_draft_and_is_counted_and_replayed() {
     assert!(again.stderr.contains(" 0 tokens in"), "{}", again.stderr);
     let tools = all.iter().find(|event| event["action"] == "system").unwrap()["args"]["tools"].to_string();
     assert!(tools.contains("\"edit_file\"") && !tools.contains("str_replace_editor"), "{tools}");
-    let (asked, done) = (of_kind(&all, "action", "edit"), of_kind(&all, "observation", "edit"));
+    let (asked, done) = (select_events(&all, "action", "edit"), select_events(&all, "observation", "edit"));
     assert_eq!(
         (&asked[0]["args"]["impl_source"], &asked[0]["args"]["command"]),
         (&json!("llm_based_edit"), &json!(""))
@@ -129,7 +129,7 @@ fn failed_draft_is_reported_and_its_file_unchanged() {
     let config = "[agent]\nenable_llm_editor = true\nenable_stuck_detection = false\n[secrets]\nTOKEN = \"hunter2hunter2\"\n";
     home.write(".glovebox/config.toml", format!("[llm]\n{}{config}", script(&home, "agent", &agent)));
     let events = run(&home, &[]);
-    let errors = of_kind(&events, "observation", "error");
+    let errors = select_events(&events, "observation", "error");
     let parts = [
         "bin cannot be read as text: ERROR_BINARY_FILE",
         "a.png is not text",
@@ -142,10 +142,10 @@ fn failed_draft_is_reported_and_its_file_unchanged() {
     ];
     assert_eq!(errors.len(), parts.len(), "{errors:#?}");
     for (error, part) in errors.iter().zip(parts) {
-        let said = error["content"].as_str().unwrap();
+        let contents = error["content"].as_str().unwrap();
         assert!(
-            said.starts_with("The action was not performed: ") && said.contains(part),
-            "{part} in {said}"
+            contents.starts_with("The action was not performed: ") && contents.contains(part),
+            "{part} in {contents}"
         );
     }
     assert_eq!(std::fs::read(place(".env")).unwrap(), format!("A=2\n{secret}").as_bytes());
@@ -160,10 +160,10 @@ async fn draft_is_written_once_when_host_is_killed_while_expanding() {
     home.write(".glovebox/config.toml", "[agent]\nenable_llm_editor = true\n");
     let file = home.write("work/a", "1\n2\n");
     let replies = [
-        Reply::call("edit_file", &json!({"path": file, "content": "zwei", "start": 2})),
-        Reply::Silence,
-        Reply::says("```\nzwei\n```"),
-        Reply::call("finish", &json!({"message": "Done."})),
+        ModelReply::call("edit_file", &json!({"path": file, "content": "zwei", "start": 2})),
+        ModelReply::Silence,
+        ModelReply::says("```\nzwei\n```"),
+        ModelReply::call("finish", &json!({"message": "Done."})),
     ];
     let server = ModelServer::start(replies).await;
     let workspace = home.workspace();
@@ -178,7 +178,7 @@ async fn draft_is_written_once_when_host_is_killed_while_expanding() {
     home.start(resume.env("LLM_BASE_URL", &server.base_url)).end().expect(0);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "1\nzwei\n");
     let log = home.run(&["conversations", "show", &id, "--json"]).expect(0).events();
-    let (asked, done) = (of_kind(&log, "action", "edit"), of_kind(&log, "observation", "edit"));
+    let (asked, done) = (select_events(&log, "action", "edit"), select_events(&log, "observation", "edit"));
     assert_eq!((asked.len(), done.len(), &done[0]["cause"]), (1, 1, &asked[0]["id"]));
     home.assert_nothing_runs();
 }

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use tests::own_engine::OwnEngine;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{
-    Backend as _, CommandResult, OutputRecorder, command, command_result, id, place, remove, run,
+    Backend as _, CommandResult, OutputRecorder, command, command_result, create_sandbox, id, remove, run,
 };
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -22,18 +22,18 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
     let image = shared.image().unwrap();
     let Some(own) = spawn_blocking(move || OwnEngine::start(live_restore)).await.unwrap() else { return };
     own.copy_image(&image);
-    let backend = shared.reached_at(own.host());
-    let sandbox = place(&backend).await;
+    let backend = shared.with_host(own.host());
+    let sandbox = create_sandbox(&backend).await;
     run(&*sandbox, 1, "color=green").await;
 
     let (output, action, request) = (OutputRecorder::default(), id(2), command(LINES));
     let listener = output.listener();
     let restart = async {
-        output.until("line 10").await;
+        output.wait_for("line 10").await;
         spawn_blocking(move || {
             let mut own = own;
             own.end(signal);
-            own.start_again();
+            own.restart();
             (own, Instant::now())
         })
         .await

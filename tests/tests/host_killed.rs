@@ -56,7 +56,7 @@ fn docker(home: &Home) -> Box<dyn SandboxProvider> {
     Box::new(DockerProvider::new(DockerConfig { host, ..DockerConfig::new(server, secret, owner) }))
 }
 
-async fn many_are_swept_or_resumed(place: &[&str], provider: fn(&Home) -> Box<dyn SandboxProvider>) {
+async fn many_are_swept_or_resumed(runtime: &[&str], provider: fn(&Home) -> Box<dyn SandboxProvider>) {
     let home = Home::new();
     let model = home.script(&json!([bash(WAITING), bash("echo after"), finish()]));
     let workspaces: Vec<_> = (0..OPEN).map(|number| home.workspace().join(number.to_string())).collect();
@@ -64,7 +64,7 @@ async fn many_are_swept_or_resumed(place: &[&str], provider: fn(&Home) -> Box<dy
         std::fs::create_dir(workspace).unwrap();
         let mut arguments =
             vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
-        arguments.extend(place);
+        arguments.extend(runtime);
         home.start(&mut home.glovebox(&arguments))
     };
     let mut runs: Vec<RunningProgram> = workspaces.iter().map(|workspace| start(workspace)).collect();

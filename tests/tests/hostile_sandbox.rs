@@ -15,8 +15,8 @@ use protocol::ObservationKind;
 use sandbox::IsolationKind;
 use serde_json::json;
 use tests::glovebox::{Home, bash, finish, wait_until};
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::{Backend, error, place, remove, run};
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::{Backend, create_sandbox, error, remove, run};
 use tokio::net::TcpListener;
 
 /// Puts a socket of its own in the place of the server's, stops the server, and notes what it is told.
@@ -41,8 +41,8 @@ while True:
             heard.flush()
 "#;
 
-async fn replaced_socket_receives_nothing(backend: &Local) {
-    let sandbox = place(backend).await;
+async fn replaced_socket_receives_nothing(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     let lease = sandbox.lease().clone();
     let workspace = Path::new(&lease.working_dir);
     std::fs::write(workspace.join("swap.py"), SWAP).unwrap();
@@ -66,28 +66,28 @@ async fn replaced_socket_receives_nothing(backend: &Local) {
     assert!(matches!(refused, SandboxError::Lost { .. }), "{refused}");
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     wait_until("the connections were accepted", || workspace.join("heard").exists());
-    let heard = std::fs::read_to_string(workspace.join("heard")).unwrap();
-    assert_eq!(heard.replace("accepted\n", ""), "");
+    let received = std::fs::read_to_string(workspace.join("heard")).unwrap();
+    assert_eq!(received.replace("accepted\n", ""), "");
     remove(backend, sandbox).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_socket_receives_nothing_in_bubblewrap() {
-    if let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await {
+    if let Some(backend) = LocalBackend::isolated(IsolationKind::Bubblewrap).await {
         replaced_socket_receives_nothing(&backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_socket_receives_nothing_in_landlock() {
-    if let Some(backend) = Local::isolated(IsolationKind::Landlock).await {
+    if let Some(backend) = LocalBackend::isolated(IsolationKind::Landlock).await {
         replaced_socket_receives_nothing(&backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_socket_receives_nothing_without_isolation() {
-    replaced_socket_receives_nothing(&Local::new().unwrap()).await;
+    replaced_socket_receives_nothing(&LocalBackend::new().unwrap()).await;
 }
 
 /// A server that answers one action after the other with these frames.

@@ -67,9 +67,9 @@ fn check_prints_a_table_without_json() {
 }
 
 /// An image of one file, which is no shell; it goes with the test.
-struct WithoutShell(String);
+struct ImageWithoutShell(String);
 
-impl WithoutShell {
+impl ImageWithoutShell {
     fn import() -> Self {
         let name = format!("glovebox-test/no-shell-{}:latest", std::process::id());
         let mut import = Command::new("docker");
@@ -81,7 +81,7 @@ impl WithoutShell {
     }
 }
 
-impl Drop for WithoutShell {
+impl Drop for ImageWithoutShell {
     fn drop(&mut self) {
         let _ = Command::new("docker").args(["rmi", "--force", &self.0]).stdout(Stdio::null()).status();
     }
@@ -102,7 +102,7 @@ fn error_is_one_line_when_image_is_missing_or_has_no_shell() {
         return;
     }
     let home = Home::new();
-    let without = WithoutShell::import();
+    let without = ImageWithoutShell::import();
     // A registry that nobody runs, on loopback.
     for (image, part) in [(without.0.as_str(), "shell"), ("127.0.0.1:1/no/image:1", "does not exist")] {
         let ended = home.run(&["image", "check", image]).expect(1);

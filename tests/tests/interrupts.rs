@@ -61,26 +61,26 @@ fn omitted_output_is_reported_once_per_command() {
 #[test]
 fn run_is_resumable_when_ended_before_sandbox_responded() {
     let home = Home::new();
-    let mut child = run(&home, &json!([bash("touch begun; sleep 1000"), finish()])).spawn().unwrap();
-    wait_until("the command runs", || home.workspace().join("begun").exists());
+    let mut child = run(&home, &json!([bash("touch started; sleep 1000"), finish()])).spawn().unwrap();
+    wait_until("the command runs", || home.workspace().join("started").exists());
     // A sandbox that does not answer.
     let own = i32::try_from(child.id()).unwrap();
     for (id, _) in home.processes().into_iter().filter(|(id, _)| *id != own) {
         kill_process(Pid::from_raw(id).unwrap(), Signal::STOP).unwrap();
     }
     signal(&child, Signal::HUP);
-    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut shown = String::new();
     while !shown.contains("interrupt again to leave at once") {
-        assert_ne!(said.read_line(&mut shown).unwrap(), 0, "{shown}");
+        assert_ne!(stderr.read_line(&mut shown).unwrap(), 0, "{shown}");
     }
     signal(&child, Signal::INT);
-    said.read_to_string(&mut shown).unwrap();
+    stderr.read_to_string(&mut shown).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let id = &home.conversations()[0];
     // Whether it has heard the first word is a race; what runs no more is not called running.
     assert!(
-        ["\nstopped: 1 step, ", "\ninterrupted: 1 step, "].iter().any(|said| shown.contains(said)),
+        ["\nstopped: 1 step, ", "\ninterrupted: 1 step, "].iter().any(|stderr| shown.contains(stderr)),
         "{shown}"
     );
     assert!(shown.ends_with(&format!("resume with: glovebox resume {id}\n")), "{shown}");
@@ -109,16 +109,16 @@ fn output_is_complete_when_command_is_interrupted() {
     let home = Home::new();
     let workspace = home.workspace();
     for more in [[].as_slice(), &["--json"]] {
-        let place = ["exec", "--runtime", "local", "-d", workspace.to_str().unwrap()];
-        let command = ["--", "echo so far; touch begun; sleep 1000"];
-        let mut command = home.glovebox(&[&place, more, &command].concat());
+        let runtime = ["exec", "--runtime", "local", "-d", workspace.to_str().unwrap()];
+        let command = ["--", "echo so far; touch started; sleep 1000"];
+        let mut command = home.glovebox(&[&runtime, more, &command].concat());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_until("the command runs", || workspace.join("begun").exists());
+        wait_until("the command runs", || workspace.join("started").exists());
         signal(&child, Signal::INT);
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(130), "{said}");
-        assert!(said.ends_with("glovebox: interrupted; the command was terminated\n"), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{stderr}");
+        assert!(stderr.ends_with("glovebox: interrupted; the command was terminated\n"), "{stderr}");
         let text = String::from_utf8(output.stdout).unwrap();
         if more.is_empty() {
             assert!(text.starts_with("so far\n"), "{text}");
@@ -127,7 +127,7 @@ fn output_is_complete_when_command_is_interrupted() {
             assert!(observation["content"].as_str().unwrap().starts_with("so far"), "{text}");
             assert_eq!(observation["extras"]["metadata"]["exit_code"], 130);
         }
-        std::fs::remove_file(workspace.join("begun")).unwrap();
+        std::fs::remove_file(workspace.join("started")).unwrap();
     }
     home.assert_nothing_runs();
 }

@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test says what it expects by panicking
 
+mod agent_behaviour;
 mod agents;
-mod at_terminal;
 mod browser;
 mod command_line;
 mod conversation;
 mod conversations_command;
 mod crash_recovery;
 mod delegation;
-mod docker_bad_starts;
+mod docker_start_errors;
 mod draft_edits;
 mod engine_restart;
 mod host_killed;
@@ -33,7 +33,7 @@ mod sandbox_remote;
 mod sandbox_ssh;
 mod sandbox_sweep;
 mod secrets;
-mod told_and_stopped;
+mod terminal_prompts;
 mod untrusted_config;
 mod v0_template;
 mod workspace_setup;

@@ -10,8 +10,8 @@ use mcp::{McpServer, McpServers, Program, Transport};
 use protocol::{Observation, ObservationKind};
 use serde_json::{Map, Value, json};
 use tests::sandbox_contract::faults::FaultInjection as _;
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::{Backend as _, place};
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::{Backend as _, create_sandbox};
 use tests::tool_server::SCRIPT;
 
 fn server(command: &str, args: &[&str]) -> McpServer {
@@ -28,15 +28,15 @@ fn server(command: &str, args: &[&str]) -> McpServer {
     }
 }
 
-async fn placed(backend: &Local) -> Arc<dyn Sandbox> {
-    Arc::from(place(backend).await)
+async fn placed(backend: &LocalBackend) -> Arc<dyn Sandbox> {
+    Arc::from(create_sandbox(backend).await)
 }
 
-async fn removed(backend: &Local, sandbox: Arc<dyn Sandbox>) {
+async fn removed(backend: &LocalBackend, sandbox: Arc<dyn Sandbox>) {
     let id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
     backend.provider().destroy(&id).await.unwrap();
-    assert_eq!(backend.left_of(&id).await, Vec::<String>::new());
+    assert_eq!(backend.remains(&id).await, Vec::<String>::new());
 }
 
 async fn call(servers: &McpServers, name: &str, arguments: Value) -> Observation {
@@ -61,7 +61,7 @@ fn runs(process: i32) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
-    let backend = Local::new().unwrap();
+    let backend = LocalBackend::new().unwrap();
     let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
     let early = servers.offer(None).await;
     assert_eq!((early.tools.len(), early.failures.len()), (0, 0), "it waits for a sandbox");
@@ -93,7 +93,7 @@ async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mcp_server_is_restarted_when_its_connection_breaks() {
-    let backend = Local::new().unwrap();
+    let backend = LocalBackend::new().unwrap();
     let sandbox = placed(&backend).await;
     let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
     servers.offer(Some(&sandbox)).await;
@@ -116,7 +116,7 @@ async fn mcp_server_is_restarted_when_its_connection_breaks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failure_is_reported_when_the_mcp_program_is_missing() {
-    let backend = Local::new().unwrap();
+    let backend = LocalBackend::new().unwrap();
     let sandbox = placed(&backend).await;
     let servers = McpServers::new(vec![server("/nowhere/to-be-found", &[])], Vec::new(), &[]);
     let offer = servers.offer(Some(&sandbox)).await;
@@ -135,7 +135,7 @@ async fn reference_mcp_server_works_in_a_sandbox() {
     };
     let script = std::path::Path::new(&packages)
         .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    let backend = Local::new().unwrap();
+    let backend = LocalBackend::new().unwrap();
     let sandbox = placed(&backend).await;
     let server = server("node", &[script.to_str().unwrap(), "stdio"]);
     let servers = McpServers::new(vec![server], Vec::new(), &[]);

@@ -5,7 +5,7 @@ use protocol::ObservationKind;
 use protocol::observation::RunObservation;
 use sandbox::IsolationKind;
 use tests::sandbox_contract::docker::DockerBackend;
-use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend, command, error, id, remove, run, spec};
 
 /// Eats memory until it is killed, with nothing but what every image has.
@@ -27,13 +27,13 @@ async fn observe(sandbox: &dyn Sandbox, number: u32, text: &str) -> RunObservati
 
 /// That a command was told of, and the one after it not again.
 async fn is_told_once(sandbox: &dyn Sandbox, number: u32, text: &str) -> i64 {
-    let told = observe(sandbox, number, text).await.metadata;
-    assert!(told.out_of_memory, "{text}: {told:?}");
-    assert!(told.suffix.contains("[Out of memory: "), "{told:?}");
+    let metadata = observe(sandbox, number, text).await.metadata;
+    assert!(metadata.out_of_memory, "{text}: {metadata:?}");
+    assert!(metadata.suffix.contains("[Out of memory: "), "{metadata:?}");
     let next = observe(sandbox, number + 1, "sleep 0.1; cat file").await.metadata;
     assert!(!next.out_of_memory && !next.suffix.contains("memory"), "{next:?}");
     assert_eq!(next.exit_code, 0);
-    told.exit_code
+    metadata.exit_code
 }
 
 /// How much likelier a victim the shell is than the server, in the kernel's measure.
@@ -73,23 +73,23 @@ async fn server_survives_out_of_memory_on_busybox() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_survives_out_of_memory_without_isolation() {
-    if let Some(backend) = Local::new().unwrap().grouped().await {
+    if let Some(backend) = LocalBackend::new().unwrap().with_control_groups().await {
         is_survived(&backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_survives_out_of_memory_in_bubblewrap() {
-    let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await else { return };
-    if let Some(backend) = backend.grouped().await {
+    let Some(backend) = LocalBackend::isolated(IsolationKind::Bubblewrap).await else { return };
+    if let Some(backend) = backend.with_control_groups().await {
         is_survived(&backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_survives_out_of_memory_under_landlock() {
-    let Some(backend) = Local::isolated(IsolationKind::Landlock).await else { return };
-    if let Some(backend) = backend.grouped().await {
+    let Some(backend) = LocalBackend::isolated(IsolationKind::Landlock).await else { return };
+    if let Some(backend) = backend.with_control_groups().await {
         is_survived(&backend).await;
     }
 }

@@ -55,8 +55,11 @@ fn agent_resumes_after_a_replay_when_no_result_differs() {
     let model = home.script(&json!([bash("echo $((x + 1))"), finish()]));
     let ended = replay(&home, &file, &["--json", "-l", &model]).expect(0).events();
     assert_eq!(outputs(&ended), ["", "1", "2"]);
-    let said = ended.iter().filter(|event| event["source"] == "user" && event["action"] == "message");
-    assert_eq!(said.map(|event| event["args"]["content"].as_str().unwrap()).collect::<Vec<_>>(), ["work"]);
+    let messages = ended.iter().filter(|event| event["source"] == "user" && event["action"] == "message");
+    assert_eq!(
+        messages.map(|event| event["args"]["content"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["work"]
+    );
     let asked = ended.iter().filter(|event| event.get("llm_metrics").is_some());
     assert_eq!(asked.count(), 2, "the model was asked only after the trajectory");
     home.assert_nothing_runs();
@@ -85,7 +88,7 @@ fn stopped_action_is_not_replayed_but_reported() {
     let arguments =
         ["run", "--json", "-t", "work", "-l", &model, "--save-trajectory", file.to_str().unwrap()];
     let mut run = home.start(&mut home.glovebox(&[&arguments[..], &LOCAL].concat()));
-    run.until("the endless command", |event| {
+    run.wait_for("the endless command", |event| {
         event["action"] == "run" && event["args"]["command"] == "sleep 100000"
     });
     run.signal(rustix::process::Signal::INT);

@@ -4,13 +4,13 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use tests::glovebox::{CompletedRun, Home, bash, calls, finish, wait_until};
-use tests::model_server::{ModelServer, Reply};
+use tests::glovebox::{CompletedRun, Home, bash, finish, tool_call, wait_until};
+use tests::model_server::{ModelReply, ModelServer};
 
 fn run(home: &Home, responses: &Value, more: &[&str]) -> Command {
     let (model, workspace) = (home.script(responses), home.workspace());
-    let place = ["run", "--runtime", "local", "-l", &model, "-d", workspace.to_str().unwrap()];
-    let mut command = home.glovebox(&[&place, more].concat());
+    let runtime = ["run", "--runtime", "local", "-l", &model, "-d", workspace.to_str().unwrap()];
+    let mut command = home.glovebox(&[&runtime, more].concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -22,7 +22,7 @@ fn ended(home: &Home, command: &mut Command) -> CompletedRun {
 #[test]
 fn answer_is_on_stdout_and_transcript_on_stderr() {
     let home = Home::new();
-    let last = calls("finish", &json!({"message": "It is 42.\x1b[2J"}));
+    let last = tool_call("finish", &json!({"message": "It is 42.\x1b[2J"}));
     let run = ended(&home, &mut run(&home, &json!([bash("echo hi"), last]), &["What is it?"])).expect(0);
     assert_eq!(run.stdout, "It is 42.\x1b[2J\n", "a file gets it as it is");
     for part in ["network of the sandbox: none", "$ echo hi", "agent: It is 42.\n", "finished: 2 steps"] {
@@ -45,7 +45,7 @@ fn events_carry_the_id_of_their_conversation() {
 fn run_ends_when_its_output_has_no_reader() {
     for is_json in [true, false] {
         let home = Home::new();
-        let endless = bash("echo begun; while true; do echo more; sleep 0.02; done");
+        let endless = bash("echo started; while true; do echo more; sleep 0.02; done");
         let more: &[&str] = if is_json { &["work", "--json"] } else { &["work"] };
         let steps = [bash("true"), bash("true"), endless];
         let mut child = run(&home, &json!(steps), more).spawn().unwrap();
@@ -76,7 +76,7 @@ fn long_output_is_shown_without_its_middle() {
 fn plan_is_shown_with_the_state_of_each_task() {
     let home = Home::new();
     let tasks = json!([{"id": "1", "title": "look", "status": "done"}, {"id": "2", "title": "mend", "status": "todo"}]);
-    let plan = calls("task_tracker", &json!({"command": "plan", "task_list": tasks}));
+    let plan = tool_call("task_tracker", &json!({"command": "plan", "task_list": tasks}));
     let run = ended(&home, &mut run(&home, &json!([plan, finish()]), &["work"])).expect(0);
     assert!(run.stderr.contains("[plan]\n  [done] look\n  [todo] mend\n"), "{}", run.stderr);
     home.assert_nothing_runs();
@@ -88,7 +88,7 @@ fn arguments_of_an_mcp_tool_are_shown() {
     let arguments = serde_json::to_string(&["-c", tests::tool_server::SCRIPT]).unwrap();
     let server = format!("[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n");
     home.write("own.toml", format!("[core]\nenable_browser = false\n{server}"));
-    let call = calls("where", &json!({"depth": 3}));
+    let call = tool_call("where", &json!({"depth": 3}));
     let more = ["work", "--config-file", "own.toml"];
     let run = ended(&home, &mut run(&home, &json!([call, finish()]), &more)).expect(0);
     assert!(run.stderr.contains("[where] {\"depth\":3}\n"), "{}", run.stderr);
@@ -105,8 +105,8 @@ fn network_option_is_shown_and_kept_on_resume() {
     let resumed = home.run(&["resume", id, "-t", "again"]).expect(0);
     assert!(resumed.stderr.contains("network of the sandbox: host\n"), "{}", resumed.stderr);
     let log = home.run(&["conversations", "show", id, "--json"]).expect(0).events();
-    let told = log.iter().find(|event| event["observation"] == "recall").unwrap();
-    assert_eq!(told["extras"]["additional_agent_instructions"], "");
+    let recall = log.iter().find(|event| event["observation"] == "recall").unwrap();
+    assert_eq!(recall["extras"]["additional_agent_instructions"], "");
     home.assert_nothing_runs();
 }
 
@@ -114,9 +114,9 @@ fn network_option_is_shown_and_kept_on_resume() {
 fn agent_is_informed_when_its_sandbox_has_no_network() {
     let home = Home::new();
     let run = ended(&home, &mut run(&home, &json!([finish()]), &["work", "--json"])).expect(0);
-    let told = run.events().into_iter().find(|event| event["observation"] == "recall").unwrap();
-    let told = told["extras"]["additional_agent_instructions"].as_str().unwrap().to_owned();
-    assert!(told.starts_with("The sandbox has no network"), "{told}");
+    let recall = run.events().into_iter().find(|event| event["observation"] == "recall").unwrap();
+    let recall = recall["extras"]["additional_agent_instructions"].as_str().unwrap().to_owned();
+    assert!(recall.starts_with("The sandbox has no network"), "{recall}");
     home.assert_nothing_runs();
 }
 
@@ -159,7 +159,7 @@ async fn doctor_reports_missing_requirements() {
         let checks = checks.as_array().unwrap();
         checks.iter().find(|check| check["check"] == name).unwrap()["status"].clone()
     };
-    let server = ModelServer::start([Reply::says("hi")]).await;
+    let server = ModelServer::start([ModelReply::says("hi")]).await;
     let nowhere = format!("unix://{}/no-engine", home.path().display());
     let doctor = |runtime: &str| {
         let mut command = home.glovebox(&["doctor", "--json", "--runtime", runtime, "-l", "test"]);
@@ -196,9 +196,9 @@ fn picture_is_attached_to_the_task() {
 #[test]
 fn warning_is_shown_when_two_runs_share_a_folder() {
     let home = Home::new();
-    let waits = json!([bash("touch begun; until [ -e go ]; do sleep 0.05; done"), finish()]);
+    let waits = json!([bash("touch started; until [ -e go ]; do sleep 0.05; done"), finish()]);
     let first = run(&home, &waits, &["work"]).spawn().unwrap();
-    wait_until("the first one works", || home.workspace().join("begun").exists());
+    wait_until("the first one works", || home.workspace().join("started").exists());
     let second = ended(&home, &mut run(&home, &json!([finish()]), &["work"])).expect(0);
     let warning = format!("another run uses {}", home.workspace().canonicalize().unwrap().display());
     assert!(second.stderr.contains(&warning), "{}", second.stderr);
@@ -212,10 +212,12 @@ fn warning_is_shown_when_two_runs_share_a_folder() {
 #[test]
 fn resume_shows_live_output_after_a_crash() {
     let home = Home::new();
-    let script =
-        json!([bash("touch begun; echo first; until [ -e go ]; do sleep 0.05; done; echo second"), finish()]);
+    let script = json!([
+        bash("touch started; echo first; until [ -e go ]; do sleep 0.05; done; echo second"),
+        finish()
+    ]);
     let mut child = run(&home, &script, &["work"]).spawn().unwrap();
-    wait_until("the command runs", || home.workspace().join("begun").exists());
+    wait_until("the command runs", || home.workspace().join("started").exists());
     child.kill().unwrap();
     child.wait().unwrap();
     let mut resumed = home.glovebox(&["resume", &home.conversations()[0]]);
@@ -236,7 +238,7 @@ fn resume_shows_live_output_after_a_crash() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn debug_log_has_own_spans_and_no_http2_frames() {
     let home = Home::new();
-    let server = ModelServer::start([Reply::call("finish", &json!({"message": "done"}))]).await;
+    let server = ModelServer::start([ModelReply::call("finish", &json!({"message": "done"}))]).await;
     let mut command =
         home.glovebox(&["run", "work", "-l", "test", "--runtime", "local", "--log-level", "debug"]);
     let run = ended(&home, command.env("LLM_BASE_URL", &server.base_url)).expect(0);

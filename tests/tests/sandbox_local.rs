@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use engine::sandbox::sweep;
 use sandbox::ServerBinary;
-use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
 
-tests::sandbox_contract!(Local::new());
-tests::sandbox_faults!(Local::new());
+tests::sandbox_contract!(LocalBackend::new());
+tests::sandbox_faults!(LocalBackend::new());
 
 #[tokio::test]
 async fn user_workspace_is_used_and_never_removed() {
-    let backend = Local::new().unwrap();
+    let backend = LocalBackend::new().unwrap();
     let workspace = tempfile::tempdir().unwrap();
     let mut spec = spec(&backend);
     spec.workspace = Some(workspace.path().into());
@@ -28,7 +28,7 @@ async fn user_workspace_is_used_and_never_removed() {
 
 #[tokio::test]
 async fn sweep_removes_only_unused_sandboxes() {
-    let backend = Local::new().unwrap();
+    let backend = LocalBackend::new().unwrap();
     let provider = backend.local_provider(ServerBinary::at("/nowhere"));
     let [kept, left] = [spec(&backend), spec(&backend)];
     let kept_sandbox = backend.provider().create(&kept, &|_| {}).await.unwrap();
@@ -36,7 +36,7 @@ async fn sweep_removes_only_unused_sandboxes() {
     let swept =
         sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
-    assert_eq!(backend.left_of(&swept[0]).await, Vec::<String>::new());
+    assert_eq!(backend.remains(&swept[0]).await, Vec::<String>::new());
     assert_eq!(run(&*kept_sandbox, 1, "true").await.exit_code, 0);
     remove(&backend, kept_sandbox).await;
 }
@@ -45,14 +45,14 @@ async fn sweep_removes_only_unused_sandboxes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: it says nothing on a busy machine"]
 async fn start_time_is_short() {
-    let backend = Local::new().unwrap();
+    let backend = LocalBackend::new().unwrap();
     let mut times = Vec::new();
     for _ in 0..15 {
-        let begun = Instant::now();
+        let started = Instant::now();
         let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
-        let placed = begun.elapsed();
+        let placed = started.elapsed();
         assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
-        times.push((begun.elapsed(), placed));
+        times.push((started.elapsed(), placed));
         remove(&backend, sandbox).await;
     }
     times.sort();

@@ -3,10 +3,10 @@
 use engine::sandbox::{ResourceLimits, SandboxProvider, SandboxSpec};
 use protocol::ObservationKind;
 use sandbox::{IsolationKind, LocalConfig, LocalProvider};
-use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend, command, id, remove, run, spec};
 
-fn small(backend: &Local) -> SandboxSpec {
+fn small(backend: &LocalBackend) -> SandboxSpec {
     let resources =
         ResourceLimits { memory_bytes: 128 << 20, cpus: 0.25, pids: 64, ..ResourceLimits::default() };
     SandboxSpec { resources, ..spec(backend) }
@@ -17,8 +17,8 @@ const BOMB: &str = "sh -c 'i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1));
                     n=0; for p in /proc/[0-9]*; do read -r name 2>&- <$p/comm && [ \"$name\" = sleep ] && n=$((n+1)); \
                     done; echo \"$n sleep\"";
 
-async fn assert_limits_apply(backend: Local) {
-    let Some(backend) = backend.grouped().await else { return };
+async fn assert_limits_apply(backend: LocalBackend) {
+    let Some(backend) = backend.with_control_groups().await else { return };
     let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
     let bomb = run(&*sandbox, 1, BOMB).await.content;
     assert!(bomb.contains("ork") && !bomb.contains("ended with 0"), "{bomb}");
@@ -44,26 +44,26 @@ async fn assert_limits_apply(backend: Local) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_apply_without_isolation() {
-    assert_limits_apply(Local::new().unwrap()).await;
+    assert_limits_apply(LocalBackend::new().unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_apply_in_bubblewrap() {
-    if let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await {
+    if let Some(backend) = LocalBackend::isolated(IsolationKind::Bubblewrap).await {
         assert_limits_apply(backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_apply_under_landlock() {
-    if let Some(backend) = Local::isolated(IsolationKind::Landlock).await {
+    if let Some(backend) = LocalBackend::isolated(IsolationKind::Landlock).await {
         assert_limits_apply(backend).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orphaned_process_ends_with_its_control_group() {
-    let Some(backend) = Local::new().unwrap().grouped().await else { return };
+    let Some(backend) = LocalBackend::new().unwrap().with_control_groups().await else { return };
     let sandbox = backend.provider().create(&small(&backend), &|_| {}).await.unwrap();
     let leave =
         "(cd /; env -i /usr/bin/setsid -f /bin/sleep 1043 <&- >&- 2>&-); sleep 0.2; cat /proc/self/cgroup";
@@ -77,11 +77,11 @@ async fn orphaned_process_ends_with_its_control_group() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_apply_per_process_without_control_groups() {
-    let backend = Local::new().unwrap();
+    let backend = LocalBackend::new().unwrap();
     let config = LocalConfig { control_groups: "/nowhere".into(), ..backend.config(backend.server()) };
     let provider = LocalProvider::new(config);
-    let said = provider.bounds().await.unwrap().to_string();
-    assert!(said.starts_with("memory of each process") && !said.contains('\n'), "{said}");
+    let bounds = provider.bounds().await.unwrap().to_string();
+    assert!(bounds.starts_with("memory of each process") && !bounds.contains('\n'), "{bounds}");
     let spec = small(&backend);
     let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
     let observed = sandbox.execute(&id(1), &command("tail /dev/zero"), &|_| {}).await.unwrap();

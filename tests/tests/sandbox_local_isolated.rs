@@ -13,8 +13,8 @@ use engine::sandbox::{SandboxError, SandboxProvider};
 use sandbox::{Isolation, IsolationChoice, IsolationKind, LocalConfig, LocalProvider};
 use tempfile::TempDir;
 use tests::glovebox;
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::{Backend, error, place, remove, run, spec};
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::{Backend, create_sandbox, error, remove, run, spec};
 use tokio::net::{TcpListener, UnixListener};
 
 use rows::{
@@ -31,13 +31,13 @@ const ORDINARY_USER: u32 = 54_322;
 macro_rules! isolated {
     ($module:ident, $kind:expr; $($case:ident,)*) => {
         mod $module {
-            use super::{IsolationKind, Local};
+            use super::{IsolationKind, LocalBackend};
 
-            tests::sandbox_contract!(Local::isolated($kind).await);
+            tests::sandbox_contract!(LocalBackend::isolated($kind).await);
 
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                if let Some(backend) = Local::isolated($kind).await {
+                if let Some(backend) = LocalBackend::isolated($kind).await {
                     super::$case(&backend).await;
                 }
             })*
@@ -82,8 +82,8 @@ fn outside_parent() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
 
-async fn files_outside_the_workspace_are_read_only(backend: &Local) {
-    let sandbox = place(backend).await;
+async fn files_outside_the_workspace_are_read_only(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     let folders = [outside(), tempfile::tempdir_in("/tmp").unwrap()];
     for (number, folder) in folders.iter().enumerate() {
         let number = u32::try_from(number).unwrap();
@@ -105,7 +105,7 @@ async fn files_outside_the_workspace_are_read_only(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn state_folder_and_other_processes_are_hidden(backend: &Local) {
+async fn state_folder_and_other_processes_are_hidden(backend: &LocalBackend) {
     let state = backend.state_dir();
     std::fs::write(state.join("secret"), "canary-of-the-host").unwrap();
     let named = outside();
@@ -137,7 +137,7 @@ async fn state_folder_and_other_processes_are_hidden(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn user_workspace_is_used(backend: &Local) {
+async fn user_workspace_is_used(backend: &LocalBackend) {
     let workspace = tempfile::tempdir().unwrap();
     let mut spec = spec(backend);
     spec.workspace = Some(workspace.path().into());
@@ -158,9 +158,9 @@ fn connect(port: u16) -> String {
     format!("(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reach''ed")
 }
 
-async fn nothing_is_reachable_without_a_network(backend: &Local) {
+async fn nothing_is_reachable_without_a_network(backend: &LocalBackend) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let tried = run(&*sandbox, 1, &connect(listener.local_addr().unwrap().port())).await;
     assert!(tried.exit_code != 0 && !tried.content.contains("reached"), "{tried:?}");
 
@@ -179,7 +179,7 @@ async fn nothing_is_reachable_without_a_network(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn requested_network_is_reachable(backend: &Local) {
+async fn requested_network_is_reachable(backend: &LocalBackend) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = LocalConfig { network: true, ..backend.config(backend.server()) };
     let sandbox = LocalProvider::new(config).create(&spec(backend), &|_| {}).await.unwrap();
@@ -188,8 +188,8 @@ async fn requested_network_is_reachable(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn sandbox_has_no_privileges_and_gains_none(backend: &Local) {
-    let sandbox = place(backend).await;
+async fn sandbox_has_no_privileges_and_gains_none(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     let status = run(&*sandbox, 1, "grep -E '^(CapEff|CapPrm|NoNewPrivs)' /proc/self/status").await;
     let values: Vec<&str> = status.content.split_whitespace().skip(1).step_by(2).collect();
     assert_eq!(values, ["0000000000000000", "0000000000000000", "1"]);
@@ -210,8 +210,8 @@ async fn sandbox_has_no_privileges_and_gains_none(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn sandbox_has_a_terminal_and_its_own_folders(backend: &Local) {
-    let sandbox = place(backend).await;
+async fn sandbox_has_a_terminal_and_its_own_folders(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     let terminal = run(&*sandbox, 1, "[ -t 0 ] && stty size && tty").await;
     assert!(terminal.content.contains("/dev/pts/"), "{terminal:?}");
     let jobs = run(&*sandbox, 2, "sleep 1042 & jobs; kill -KILL %1; wait %1; echo end''ed").await;
@@ -226,18 +226,18 @@ async fn sandbox_has_a_terminal_and_its_own_folders(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-async fn posix_shells_work(backend: &Local) {
-    let sandbox = place(backend).await;
+async fn posix_shells_work(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     for (number, shell) in [(1, "sh"), (2, "dash"), (3, "busybox sh")] {
-        let said = run(&*sandbox, number, &format!("{shell} -c 'cd / && echo $((6*7)) | cat'")).await;
+        let output = run(&*sandbox, number, &format!("{shell} -c 'cd / && echo $((6*7)) | cat'")).await;
         // 127: not on this machine.
-        assert!(said.exit_code == 127 || said.content.trim() == "42", "{shell}: {said:?}");
+        assert!(output.exit_code == 127 || output.content.trim() == "42", "{shell}: {output:?}");
     }
     remove(backend, sandbox).await;
 }
 
-async fn signal_ignoring_program_ends_with_the_sandbox(backend: &Local) {
-    let sandbox = place(backend).await;
+async fn signal_ignoring_program_ends_with_the_sandbox(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let seconds = 100 * std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed); // for nobody else's `sleep`
     let deaf =
@@ -261,13 +261,13 @@ async fn signal_ignoring_program_ends_with_the_sandbox(backend: &Local) {
 /// A shell that is not bash is the sandbox's shell where bash cannot be seen.
 #[tokio::test]
 async fn sandbox_shell_is_posix_when_bash_is_hidden() {
-    let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await else { return };
+    let Some(backend) = LocalBackend::isolated(IsolationKind::Bubblewrap).await else { return };
     let hidden = ["/bin/bash", "/usr/bin/bash"].map(PathBuf::from).into();
     let config = LocalConfig { hidden, ..backend.config(backend.server()) };
     let sandbox = LocalProvider::new(config).create(&spec(&backend), &|_| {}).await.unwrap();
-    let said = run(&*sandbox, 1, "echo \"bash:$BASH_VERSION\"; tty").await.content;
-    assert!(said.starts_with("bash:\r\n") || said.starts_with("bash:\n"), "{said:?}");
-    assert!(said.contains("/dev/pts/"), "{said:?}");
+    let output = run(&*sandbox, 1, "echo \"bash:$BASH_VERSION\"; tty").await.content;
+    assert!(output.starts_with("bash:\r\n") || output.starts_with("bash:\n"), "{output:?}");
+    assert!(output.contains("/dev/pts/"), "{output:?}");
     remove(&backend, sandbox).await;
 }
 
@@ -275,7 +275,7 @@ async fn sandbox_shell_is_posix_when_bash_is_hidden() {
 #[tokio::test]
 async fn state_folder_is_hidden_when_the_workspace_contains_it() {
     for kind in [IsolationKind::Bubblewrap, IsolationKind::Landlock] {
-        let Some(backend) = Local::isolated(kind).await else { return };
+        let Some(backend) = LocalBackend::isolated(kind).await else { return };
         let home = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
         let state_dir = home.path().join("st");
         std::fs::create_dir(&state_dir).unwrap();
@@ -300,7 +300,7 @@ async fn state_folder_is_hidden_when_the_workspace_contains_it() {
 #[tokio::test]
 async fn start_is_refused_without_isolation_unless_requested() {
     let provider = |isolation, launcher: &str| {
-        let backend = Local::of(isolation);
+        let backend = LocalBackend::of(isolation);
         let config = backend.config(backend.server());
         LocalProvider::new(LocalConfig {
             bubblewrap: vec!["/nowhere/bwrap".into()],
@@ -314,7 +314,7 @@ async fn start_is_refused_without_isolation_unless_requested() {
         IsolationChoice::Only(IsolationKind::Landlock),
     ];
     for isolation in chosen {
-        let backend = Local::of(isolation);
+        let backend = LocalBackend::of(isolation);
         let provider = provider(isolation, "/bin/true");
         let failed = error(provider.create(&spec(&backend), &|_| {}).await);
         assert!(matches!(failed, SandboxError::RuntimeUnavailable { runtime: "local", .. }), "{failed}");
@@ -345,12 +345,12 @@ fn start_is_refused_when_no_namespace_can_be_created() {
 
 #[tokio::test]
 async fn strongest_available_isolation_is_selected() {
-    if let Some(backend) = Local::isolated(IsolationKind::Bubblewrap).await {
+    if let Some(backend) = LocalBackend::isolated(IsolationKind::Bubblewrap).await {
         let config = LocalConfig { isolation: IsolationChoice::Probe, ..backend.config(backend.server()) };
         let provider = LocalProvider::new(config);
         assert!(matches!(provider.isolation().await.unwrap(), Isolation::Bubblewrap { .. }));
     }
-    if let Some(backend) = Local::isolated(IsolationKind::Landlock).await {
+    if let Some(backend) = LocalBackend::isolated(IsolationKind::Landlock).await {
         let config = backend.config(backend.server());
         let config = LocalConfig { isolation: IsolationChoice::Probe, bubblewrap: Vec::new(), ..config };
         let provider = LocalProvider::new(config);
@@ -384,7 +384,7 @@ fn isolation_holds_for_an_ordinary_user() {
     tests.args(["--reuid", &user, "--regid", &user, "--clear-groups"]).arg(own);
     tests.args(["sandbox_local_isolated::", "--test-threads", "2"]).current_dir("/");
     let output = tests.env("GLOVEBOX_TEST_BINARY", launcher).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("test result: ok") && !said.contains(" 0 passed"), "{said}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("test result: ok") && !text.contains(" 0 passed"), "{text}");
 }

@@ -1,22 +1,22 @@
 //! The contract of sandboxes on the remote backends, and what only they do.
 
-mod direct_only;
+mod existing_server;
 mod flood;
-mod lending;
-mod pausing;
+mod leasing;
+mod pause;
 mod program;
 mod runtime_api;
 mod tls;
 
-use tests::sandbox_contract::remote::{DirectServers, SandboxHostBackend};
+use tests::sandbox_contract::remote::{DirectServerBackend, SandboxHostBackend};
 
-mod lent_local {
+mod leased_local {
     use super::SandboxHostBackend;
     tests::sandbox_contract!(SandboxHostBackend::over_local());
     tests::sandbox_faults!(SandboxHostBackend::over_local());
 }
 
-mod lent_busybox {
+mod leased_busybox {
     use super::SandboxHostBackend;
     tests::sandbox_contract!(SandboxHostBackend::over_busybox());
     tests::sandbox_faults!(SandboxHostBackend::over_busybox());
@@ -24,8 +24,8 @@ mod lent_busybox {
 
 /// Not the cases of starts: that backend starts nothing.
 mod direct {
-    use super::DirectServers;
-    tests::sandbox_contract!(DirectServers::new();
+    use super::DirectServerBackend;
+    tests::sandbox_contract!(DirectServerBackend::new();
         commands::output_is_streamed_and_observed,
         commands::shell_keeps_its_folder_and_variables,
         commands::exit_code_is_observed,

@@ -1,6 +1,6 @@
 //! The contract of sandboxes on the SSH backend, and what only that one does.
 
-mod breaks;
+mod disconnects;
 mod login;
 mod refusals;
 
@@ -10,24 +10,24 @@ use std::time::Duration;
 
 use engine::sandbox::{Lifetime, SandboxError, SandboxProvider, SandboxState, sweep};
 use sandbox::{HostSecret, SshConfig, SshProvider};
-use tests::sandbox_contract::ssh::Ssh;
+use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
-use tests::sshd::{Options, UID};
+use tests::sshd::{SshdOptions, UID};
 
-tests::sandbox_contract!(Ssh::new());
+tests::sandbox_contract!(SshBackend::new());
 
 /// The same where the server opens no channels to sockets, so that each stream is a command's.
 mod without_sockets {
-    use super::{Options, Ssh};
-    fn backend() -> Option<Ssh> {
-        Ssh::with(&Options { settings: "AllowStreamLocalForwarding no", ..Options::default() })
+    use super::{SshBackend, SshdOptions};
+    fn backend() -> Option<SshBackend> {
+        SshBackend::with(&SshdOptions { settings: "AllowStreamLocalForwarding no", ..SshdOptions::default() })
     }
     tests::sandbox_contract!(backend());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_connection_uploads_nothing() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let first = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     remove(&backend, first).await;
     let folder = backend.sshd.home().join(".glovebox/bin");
@@ -48,7 +48,7 @@ async fn second_connection_uploads_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_server_file_is_uploaded_again() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let first = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     remove(&backend, first).await;
     let file =
@@ -62,7 +62,10 @@ async fn damaged_server_file_is_uploaded_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_is_uploaded_by_a_command_without_sftp() {
-    let Some(backend) = Ssh::with(&Options { without_sftp: true, ..Options::default() }) else { return };
+    let Some(backend) = SshBackend::with(&SshdOptions { without_sftp: true, ..SshdOptions::default() })
+    else {
+        return;
+    };
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "echo far").await.content.trim(), "far");
     remove(&backend, sandbox).await;
@@ -72,7 +75,7 @@ async fn server_is_uploaded_by_a_command_without_sftp() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_sandboxes_share_one_connection_and_one_upload() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let provider = backend.provider();
     let specs: Vec<_> = (0..12).map(|_| spec(&backend)).collect();
     let starts = specs.iter().map(|spec| async {
@@ -85,7 +88,7 @@ async fn many_sandboxes_share_one_connection_and_one_upload() {
     assert_eq!(provider.list().await.unwrap().len(), sandboxes.len());
     for sandbox in sandboxes {
         provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
-        assert_eq!(backend.left_of(&sandbox.lease().sandbox_id).await, Vec::<String>::new());
+        assert_eq!(backend.remains(&sandbox.lease().sandbox_id).await, Vec::<String>::new());
     }
     assert!(provider.list().await.unwrap().is_empty());
 }
@@ -93,7 +96,7 @@ async fn many_sandboxes_share_one_connection_and_one_upload() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_are_queued_when_the_host_limits_them() {
     let settings = "MaxSessions 2";
-    let Some(backend) = Ssh::with(&Options { settings, ..Options::default() }) else { return };
+    let Some(backend) = SshBackend::with(&SshdOptions { settings, ..SshdOptions::default() }) else { return };
     let provider = backend.provider();
     let specs: Vec<_> = (0..4).map(|_| spec(&backend)).collect();
     let starts = specs.iter().map(|spec| async { provider.create(spec, &|_| {}).await.unwrap() });
@@ -107,7 +110,7 @@ async fn sessions_are_queued_when_the_host_limits_them() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn remote_workspace_is_used_and_never_removed() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let workspace = backend.sshd.home().join("it's a $(project)");
     std::fs::create_dir(&workspace).unwrap();
     chown(&workspace, Some(UID), Some(UID)).unwrap();
@@ -135,7 +138,7 @@ async fn remote_workspace_is_used_and_never_removed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sweep_removes_only_our_sandboxes_that_are_unused() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let other =
         SshProvider::new(SshConfig { secret: HostSecret::new([8; 32]), ..backend.config(backend.server()) });
     let provider = backend.provider();
@@ -170,7 +173,10 @@ async fn sweep_removes_only_our_sandboxes_that_are_unused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sockets_are_outside_of_a_home_with_a_long_path() {
     let name = "a-home-folder-whose-path-is-so-long-that-no-socket-below-it-can-be-listened-to-by-anyone";
-    let Some(backend) = Ssh::with(&Options { home_name: Some(name), ..Options::default() }) else { return };
+    let Some(backend) = SshBackend::with(&SshdOptions { home_name: Some(name), ..SshdOptions::default() })
+    else {
+        return;
+    };
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     let folder = backend.sshd.home().join(".glovebox/sandboxes").join(sandbox.lease().sandbox_id.as_str());
     let elsewhere = std::path::PathBuf::from(std::fs::read_to_string(folder.join("at")).unwrap().trim());
@@ -184,7 +190,7 @@ async fn sockets_are_outside_of_a_home_with_a_long_path() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn key_is_hidden_in_the_sandbox_and_socket_is_the_users() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     // The server's own memory and descriptors are closed to everyone; a key has 64 hexadecimal digits.
     let search = "for p in /proc/[0-9]*; do [ -O $p ] && cat $p/environ $p/cmdline; done 2>/dev/null | tr '\\0' '\\n' \
@@ -200,7 +206,7 @@ async fn key_is_hidden_in_the_sandbox_and_socket_is_the_users() {
 /// Nothing of a provider goes on when it is dropped: its connection ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_ends_when_the_provider_is_dropped() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let provider = backend.provider();
     let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap();
     provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::json;
-use tests::glovebox::{Home, bash, calls, finish};
+use tests::glovebox::{Home, bash, finish, tool_call};
 use tests::sandbox_contract::docker::DockerBackend;
 
 /// Longer than a line of base64 takes. Its middle is what is looked for: no hexadecimal digits, for ids are made of
@@ -96,7 +96,7 @@ fn secret_is_visible_only_to_commands_that_use_it_on_docker() {
     }
 }
 
-fn secret_is_visible_only_to_commands_that_use_it(place: &[&str]) {
+fn secret_is_visible_only_to_commands_that_use_it(runtime: &[&str]) {
     let home = Home::new();
     let held = home.write("held-by-the-user", format!("{CANARY}\n"));
     let model = home.script(&json!([
@@ -113,8 +113,8 @@ fn secret_is_visible_only_to_commands_that_use_it(place: &[&str]) {
         // It has come to know it somehow.
         bash(&format!("echo {}; echo {IN_URL}", quoted(CANARY))),
         bash(&format!("cat <<'END'\n{}\nEND", json!({"k": CANARY}))),
-        calls("str_replace_editor", &json!({"command": "view", "path": format!("/nowhere/{CANARY}")})),
-        calls("think", &json!({"thought": CANARY})),
+        tool_call("str_replace_editor", &json!({"command": "view", "path": format!("/nowhere/{CANARY}")})),
+        tool_call("think", &json!({"thought": CANARY})),
         bash("env | grep -c '^CANAR[Y]='"),
         finish(),
     ]));
@@ -122,14 +122,15 @@ fn secret_is_visible_only_to_commands_that_use_it(place: &[&str]) {
     let secret = format!("CANARY=@{}", held.display());
     let task = format!("work with {CANARY}");
     for output in [&["--json"][..], &[]] {
-        let begin = ["--log-level", "trace", "run", "-l", &model, "--secret", &secret, "-d", "work"];
+        let first_arguments =
+            ["--log-level", "trace", "run", "-l", &model, "--secret", &secret, "-d", "work"];
         let files = ["--save-trajectory", "trajectory.json", "--record", "recorded"];
         // Not as an argument: the user would show it by that.
         let task = home.write("task", &task);
         let task = ["-f", task.to_str().unwrap()];
         let stop = Arc::new(AtomicBool::new(false));
         let arguments = look_at_arguments(Arc::clone(&stop));
-        let run = home.run(&[&begin[..], place, &files, &task, output].concat());
+        let run = home.run(&[&first_arguments[..], runtime, &files, &task, output].concat());
         stop.store(true, Ordering::Relaxed);
         let shown = arguments.join().unwrap();
         let run = run.expect(0);
@@ -141,19 +142,19 @@ fn secret_is_visible_only_to_commands_that_use_it(place: &[&str]) {
         // The command had it, whole; no other had.
         assert!(saved.contains(&digest(CANARY)), "{saved}");
         let events: Vec<serde_json::Value> = serde_json::from_str(&saved).unwrap();
-        let said: Vec<_> = events
+        let contents: Vec<_> = events
             .iter()
             .filter(|event| event["observation"] == "run")
             .map(|event| event["content"].as_str().unwrap())
             .collect();
-        assert_eq!((said[1], said.last().copied()), ("0\n0\n0", Some("0")), "{said:#?}");
+        assert_eq!((contents[1], contents.last().copied()), ("0\n0\n0", Some("0")), "{contents:#?}");
         let list = home.run(&["conversations", "ls", "--json"]).expect(0).stdout;
         assert_hidden("list", &list);
     }
     // What was recorded without them answers the same calls again, because the log is without them too.
     let again =
         ["run", "-f", "task", "-l", &model, "--secret", &secret, "-d", "work", "--replay", "recorded"];
-    home.run(&[&again[..], place].concat()).expect(0);
+    home.run(&[&again[..], runtime].concat()).expect(0);
     assert_eq!(std::fs::read_dir(&recorded).unwrap().count(), 26);
     assert!(home.path().join(".glovebox/glovebox.db").exists());
     let own = [held.as_path(), &home.path().join("task"), &home.path().join("script.json")];
@@ -207,8 +208,8 @@ fn agent_gets_the_descriptions_of_secrets() {
     let run = home.run(&["run", "--runtime", "local", "-t", "work", "-l", &model, "-d", "work", "--json"]);
     let events = run.expect(0).events();
     let recall = events.iter().find(|event| event["observation"] == "recall").unwrap();
-    let told = &recall["extras"]["custom_secrets_descriptions"];
-    assert_eq!(told, &json!({"FORGE_TOKEN": "for the forge"}));
+    let descriptions = &recall["extras"]["custom_secrets_descriptions"];
+    assert_eq!(descriptions, &json!({"FORGE_TOKEN": "for the forge"}));
 }
 
 #[test]

@@ -78,8 +78,8 @@ fn origin(home: &Home) -> String {
 
 /// The steps of the set-up, each with its endings.
 fn steps(events: &[Value]) -> Vec<(String, Vec<Value>)> {
-    let begun = events.iter().filter(|event| event["action"] == "run" && event["source"] == "environment");
-    begun
+    let started = events.iter().filter(|event| event["action"] == "run" && event["source"] == "environment");
+    started
         .map(|step| {
             let ended = events.iter().filter(|event| event["cause"] == step["id"]).cloned().collect();
             (step["args"]["thought"].as_str().unwrap().to_owned(), ended)

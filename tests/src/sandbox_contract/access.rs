@@ -11,7 +11,7 @@ use protocol::sandbox_api::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Backend, place, remove, run, spec};
+use super::{Backend, create_sandbox, remove, run, spec};
 
 fn program(argv: &[&str]) -> ProcessRequest {
     ProcessRequest {
@@ -44,7 +44,7 @@ async fn exec(
 
 /// Stdin, stdout and stderr carry exact bytes, and exit codes and signals are reported.
 pub async fn process_streams_are_exact_and_separate(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let input: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
     let (exit, stdout, stderr) = exec(&*sandbox, "cat", &["cat"], Some(input.clone())).await;
     assert_eq!((exit.code, exit.reason), (Some(0), ExitReason::Exited));
@@ -71,9 +71,9 @@ pub async fn process_streams_are_exact_and_separate(backend: &dyn Backend) {
 
 /// A program that is killed has an exit status.
 pub async fn killed_process_ends_with_its_process_tree(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let id: ProcessId = "sleeper".parse().unwrap();
-    let request = program(&["sh", "-c", "sleep 1000 & echo begun; wait"]);
+    let request = program(&["sh", "-c", "sleep 1000 & echo started; wait"]);
     let started = tokio::sync::Notify::new();
     let on_output = |_, _: OutputChunk<'_>| started.notify_one();
     let end = async {
@@ -105,7 +105,7 @@ pub async fn commands_have_the_requested_environment(backend: &dyn Backend) {
 
 /// A terminal passes input, output, its size and the exit status.
 pub async fn terminal_has_size_keys_and_an_exit_code(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let query = TerminalQuery {
         columns: 99,
         rows: 31,
@@ -141,7 +141,7 @@ pub async fn terminal_has_size_keys_and_an_exit_code(backend: &dyn Backend) {
 
 /// Uploaded files and folders are downloaded unchanged.
 pub async fn files_and_folders_are_transferred(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let content: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 253) as u8).collect();
     let source = || Box::new(std::io::Cursor::new(content.clone())) as _;
     sandbox
@@ -196,8 +196,8 @@ pub async fn files_and_folders_are_transferred(backend: &dyn Backend) {
 
 /// Returns a source that yields a megabyte and then an error.
 fn failing_source() -> engine::sandbox::ByteSource {
-    struct Failing;
-    impl tokio::io::AsyncRead for Failing {
+    struct FailingReader;
+    impl tokio::io::AsyncRead for FailingReader {
         fn poll_read(
             self: std::pin::Pin<&mut Self>,
             _: &mut std::task::Context<'_>,
@@ -206,12 +206,12 @@ fn failing_source() -> engine::sandbox::ByteSource {
             std::task::Poll::Ready(Err(std::io::Error::other("the disk is gone")))
         }
     }
-    Box::new(std::io::Cursor::new(vec![7; 1 << 20]).chain(Failing))
+    Box::new(std::io::Cursor::new(vec![7; 1 << 20]).chain(FailingReader))
 }
 
 /// A connection to a port without a listener fails within the requested time.
 pub async fn connect_fails_when_the_port_has_no_listener(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     assert!(!sandbox.streams().unwrap().wait_for_port(free, Duration::from_millis(50)).await.unwrap());
     let error = sandbox.streams().unwrap().open(&StreamTarget::Port(free)).await.err().unwrap().to_string();

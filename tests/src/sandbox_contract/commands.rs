@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Backend, OutputRecorder, command, command_result, id, place, remove, run};
+use super::{Backend, OutputRecorder, command, command_result, create_sandbox, id, remove, run};
 
 /// Output is streamed while the command runs, and is part of the observation.
 pub async fn output_is_streamed_and_observed(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let ran = run(&*sandbox, 1, "echo gl''ove").await;
     assert_eq!((ran.exit_code, ran.content.trim()), (0, "glove"));
     assert!(String::from_utf8_lossy(&ran.streamed).contains("glove"));
@@ -17,7 +17,7 @@ pub async fn output_is_streamed_and_observed(backend: &dyn Backend) {
 
 /// Commands run in sequence in one shell.
 pub async fn shell_keeps_its_folder_and_variables(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     assert_eq!(run(&*sandbox, 1, "pwd").await.content.trim(), sandbox.lease().working_dir);
     run(&*sandbox, 2, "mkdir -p a/b && cd a/b && color=green").await;
     let ran = run(&*sandbox, 3, "echo $color; pwd").await;
@@ -28,7 +28,7 @@ pub async fn shell_keeps_its_folder_and_variables(backend: &dyn Backend) {
 
 /// The observation contains the exit code of the command.
 pub async fn exit_code_is_observed(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     assert_eq!(run(&*sandbox, 1, "(exit 42)").await.exit_code, 42);
     assert_eq!(run(&*sandbox, 2, "true").await.exit_code, 0);
     remove(backend, sandbox).await;
@@ -36,7 +36,7 @@ pub async fn exit_code_is_observed(backend: &dyn Backend) {
 
 /// A large output arrives completely and in order.
 pub async fn megabyte_of_output_arrives_completely(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     // 65,536 distinct lines of 16 bytes.
     let ran =
         run(&*sandbox, 1, "i=0; while [ $i -lt 65536 ]; do printf '%015d\\n' $i; i=$((i+1)); done").await;
@@ -50,16 +50,16 @@ pub async fn megabyte_of_output_arrives_completely(backend: &dyn Backend) {
 
 /// A cancel kills background processes too, and the action still returns an observation.
 pub async fn cancel_kills_the_process_tree_and_completes_the_action(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let output = OutputRecorder::default();
     // Without isolation, the processes of other tests are visible too.
     let own = format!("{:07}", std::process::id());
     let (listener, request) =
-        (output.listener(), command(&format!("sleep 9{own} & sh -c 'echo beg''un; sleep 9{own}'")));
+        (output.listener(), command(&format!("sleep 9{own} & sh -c 'echo star''ted; sleep 9{own}'")));
     let (first, cancelled) = (id(1), id(1));
     let (ended, ()) = timeout(Duration::from_secs(20), async {
         tokio::join!(sandbox.execute(&first, &request, &listener), async {
-            output.until("begun").await;
+            output.wait_for("started").await;
             sandbox.cancel(&cancelled).await.unwrap();
         })
     })

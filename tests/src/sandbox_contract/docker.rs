@@ -57,7 +57,7 @@ impl DockerBackend {
     }
 
     /// Returns this backend with another engine address.
-    pub fn reached_at(self, host: impl Into<String>) -> Self {
+    pub fn with_host(self, host: impl Into<String>) -> Self {
         Self { host: Some(host.into()), ..self }
     }
 
@@ -74,11 +74,11 @@ impl DockerBackend {
                 tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
             }
         });
-        self.reached_at(format!("tcp://{address}"))
+        self.with_host(format!("tcp://{address}"))
     }
 
     /// Whether a sandbox comes from the warm pool. Its key then belongs to another name.
-    pub async fn was_made_ahead(&self, sandbox: &SandboxId) -> bool {
+    pub async fn is_from_pool(&self, sandbox: &SandboxId) -> bool {
         let found = self.engine().await.inspect_container(sandbox.as_str(), None).await.unwrap();
         found.config.unwrap().labels.unwrap()["glovebox.key"] != sandbox.as_str()
     }
@@ -117,11 +117,11 @@ impl DockerBackend {
         else {
             panic!("detached")
         };
-        let mut said = Vec::new();
+        let mut text = Vec::new();
         while let Some(piece) = output.next().await {
-            said.extend(piece.unwrap().into_bytes());
+            text.extend(piece.unwrap().into_bytes());
         }
-        String::from_utf8(said).unwrap()
+        String::from_utf8(text).unwrap()
     }
 
     fn config_of(&self, server: ServerBinary) -> DockerConfig {
@@ -140,7 +140,7 @@ impl Backend for DockerBackend {
         Box::new(DockerProvider::new(self.config()))
     }
 
-    fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
+    fn provider_with(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
         Box::new(DockerProvider::new(self.config_of(server)))
     }
 
@@ -148,7 +148,7 @@ impl Backend for DockerBackend {
         Some(self.image.clone())
     }
 
-    async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
+    async fn remains(&self, sandbox: &SandboxId) -> Vec<String> {
         match self.engine().await.inspect_container(sandbox.as_str(), None).await {
             Ok(found) => vec![format!("container {:?}", found.name)],
             Err(bollard::errors::Error::DockerResponseServerError { status_code: 404, .. }) => Vec::new(),

@@ -9,7 +9,9 @@ use protocol::record::SandboxLeased;
 use protocol::{Observation, ObservationKind, SandboxId};
 use tokio::time::{sleep, timeout};
 
-use super::{Backend, CommandResult, OutputRecorder, command, command_result, error, id, place, remove, run};
+use super::{
+    Backend, CommandResult, OutputRecorder, command, command_result, create_sandbox, error, id, remove, run,
+};
 
 /// A backend that can inject faults into its sandboxes from outside.
 #[async_trait]
@@ -45,14 +47,14 @@ fn expected_lines(count: u32) -> Vec<String> {
 
 /// The connection is cut five times while a command prints.
 pub async fn output_is_exact_when_the_connection_is_cut(backend: &dyn FaultInjection) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let (output, first, request) = (OutputRecorder::default(), id(1), command(LINES));
     let listener = output.listener();
     let name = sandbox.lease().sandbox_id.clone();
     let cuts = async {
         let mut cut = 0;
         for line in [100, 400, 1000, 1700, 2300] {
-            output.until(&format!("line {line}")).await;
+            output.wait_for(&format!("line {line}")).await;
             cut += backend.cut_connection(&name).await;
         }
         cut
@@ -69,7 +71,7 @@ pub async fn output_is_exact_when_the_connection_is_cut(backend: &dyn FaultInjec
 
 /// The connection is cut between two actions, and the next one succeeds.
 pub async fn idle_connection_is_established_again_when_cut(backend: &dyn FaultInjection) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "color=green").await;
     for number in 2..7 {
@@ -84,12 +86,12 @@ pub async fn idle_connection_is_established_again_when_cut(backend: &dyn FaultIn
 
 /// The sandbox is killed: the pending call and later calls each report it once.
 pub async fn killed_sandbox_is_lost_once_within_five_seconds(backend: &dyn FaultInjection) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
-    let (output, first, request) = (OutputRecorder::default(), id(1), command("echo beg''un; sleep 1042"));
+    let (output, first, request) = (OutputRecorder::default(), id(1), command("echo star''ted; sleep 1042"));
     let listener = output.listener();
     let kill = async {
-        output.until("begun").await;
+        output.wait_for("started").await;
         backend.kill(&name).await;
         Instant::now()
     };
@@ -111,13 +113,13 @@ pub async fn action_continues_after_ten_seconds_of_suspension(backend: &dyn Faul
 
 /// Suspends a sandbox for `time` while a command runs.
 pub async fn frozen_for(backend: &dyn FaultInjection, time: Duration) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     let lines = "echo ran >> counter; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo line $i; sleep 0.1; done";
     let (output, first, request) = (OutputRecorder::default(), id(1), command(lines));
     let listener = output.listener();
     let freeze = async {
-        output.until("line 10").await;
+        output.wait_for("line 10").await;
         backend.freeze(&name).await;
         let before = output.bytes().len();
         sleep(time).await;
@@ -137,7 +139,7 @@ pub async fn frozen_for(backend: &dyn FaultInjection, time: Duration) {
 
 /// Without disk space a write and a command report it. With space again both work.
 pub async fn server_survives_when_the_disk_is_full(backend: &dyn FaultInjection) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let Some(folder) = backend.small_folder(sandbox.lease()).await else {
         println!("skipped: no small file system for this user");
         return remove(backend, sandbox).await;

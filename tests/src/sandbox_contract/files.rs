@@ -4,7 +4,7 @@ use protocol::action::{EditAction, EditCommand, ReadAction, WriteAction};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{Observation, ObservationKind, SecurityRisk};
 
-use super::{Backend, id, place, remove, run};
+use super::{Backend, create_sandbox, id, remove, run};
 use engine::sandbox::Sandbox;
 
 async fn perform(sandbox: &dyn Sandbox, number: u32, action: SandboxAction) -> Observation {
@@ -14,7 +14,7 @@ async fn perform(sandbox: &dyn Sandbox, number: u32, action: SandboxAction) -> O
 
 /// A file is written, read and edited, and the shell sees the result.
 pub async fn file_is_written_read_and_edited(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let path = format!("{}/note.txt", sandbox.lease().working_dir);
     let write = WriteAction {
         path: path.clone(),

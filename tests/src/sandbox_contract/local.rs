@@ -21,7 +21,7 @@ use super::{Backend, own_sockets};
 use crate::glovebox;
 
 /// Sandboxes as processes of this host.
-pub struct Local {
+pub struct LocalBackend {
     small: SmallFolder,
     state: TempDir,
     isolation: IsolationChoice,
@@ -64,7 +64,7 @@ impl Drop for SmallFolder {
     }
 }
 
-impl Local {
+impl LocalBackend {
     /// Creates a backend with its own state folder and without isolation.
     pub fn new() -> Option<Self> {
         Some(Self::of(IsolationChoice::Unsafe))
@@ -93,7 +93,7 @@ impl Local {
 
     /// Returns this backend if control groups limit each sandbox as a whole. `None` if they are unavailable; with `CI=true`
     /// that is a failure.
-    pub async fn grouped(self) -> Option<Self> {
+    pub async fn with_control_groups(self) -> Option<Self> {
         let bounds = self.local_provider(ServerBinary::at("/nowhere")).bounds().await.unwrap().to_string();
         if bounds.starts_with("memory, processors and processes") {
             return Some(self);
@@ -178,12 +178,12 @@ impl Local {
 }
 
 #[async_trait]
-impl Backend for Local {
+impl Backend for LocalBackend {
     fn provider(&self) -> Box<dyn SandboxProvider> {
-        self.provider_of(self.server())
+        self.provider_with(self.server())
     }
 
-    fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
+    fn provider_with(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
         Box::new(self.local_provider(server))
     }
 
@@ -191,7 +191,7 @@ impl Backend for Local {
         None
     }
 
-    async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
+    async fn remains(&self, sandbox: &SandboxId) -> Vec<String> {
         let folder = self.folder(sandbox);
         let mut left: Vec<String> =
             folder.exists().then(|| folder.display().to_string()).into_iter().collect();
@@ -217,7 +217,7 @@ fn arguments(process: &Path) -> String {
 }
 
 #[async_trait]
-impl FaultInjection for Local {
+impl FaultInjection for LocalBackend {
     async fn cut_connection(&self, sandbox: &SandboxId) -> usize {
         own_sockets::cut_unix(&self.folder(sandbox).join("r/s"))
     }

@@ -6,7 +6,6 @@
 pub mod access;
 pub mod commands;
 pub mod docker;
-pub mod endings;
 pub mod faults;
 pub mod files;
 pub mod local;
@@ -14,6 +13,7 @@ pub mod own_sockets;
 pub mod random_aborts;
 pub mod recovery;
 pub mod remote;
+pub mod removal;
 pub mod ssh;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,13 +33,13 @@ pub trait Backend: Send + Sync {
     fn provider(&self) -> Box<dyn SandboxProvider>;
 
     /// Returns a provider with another program in place of the action server.
-    fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider>;
+    fn provider_with(&self, server: ServerBinary) -> Box<dyn SandboxProvider>;
 
     /// Returns the image of sandboxes. `None` if the backend uses none.
     fn image(&self) -> Option<String>;
 
     /// Returns the remains of a sandbox: containers, folders and processes.
-    async fn left_of(&self, sandbox: &SandboxId) -> Vec<String>;
+    async fn remains(&self, sandbox: &SandboxId) -> Vec<String>;
 }
 
 /// Generates a test for every case of the contract on `$backend`. No case can be skipped.
@@ -62,10 +62,10 @@ macro_rules! sandbox_contract {
             recovery::repeated_action_runs_once,
             recovery::restarted_host_attaches_to_a_running_action,
             recovery::killed_server_is_lost_within_five_seconds,
-            endings::destroy_leaves_nothing_and_is_idempotent,
-            endings::failed_start_leaves_nothing_and_quotes_the_output,
-            endings::cancelled_start_leaves_nothing,
-            endings::leftover_sandbox_is_replaced,
+            removal::destroy_leaves_nothing_and_is_idempotent,
+            removal::failed_start_leaves_nothing_and_quotes_the_output,
+            removal::cancelled_start_leaves_nothing,
+            removal::leftover_sandbox_is_replaced,
         );
     };
     ($backend:expr; $($module:ident::$case:ident,)*) => {
@@ -105,7 +105,7 @@ pub fn spec(backend: &dyn Backend) -> SandboxSpec {
 }
 
 /// Creates a sandbox for one case.
-pub async fn place(backend: &dyn Backend) -> Box<dyn Sandbox> {
+pub async fn create_sandbox(backend: &dyn Backend) -> Box<dyn Sandbox> {
     backend.provider().create(&spec(backend), &|_| {}).await.unwrap()
 }
 
@@ -114,7 +114,7 @@ pub async fn remove(backend: &dyn Backend, sandbox: Box<dyn Sandbox>) {
     let id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
     backend.provider().destroy(&id).await.unwrap();
-    assert_eq!(backend.left_of(&id).await, Vec::<String>::new());
+    assert_eq!(backend.remains(&id).await, Vec::<String>::new());
 }
 
 /// Returns a request that runs a shell command.
@@ -198,7 +198,7 @@ impl OutputRecorder {
     }
 
     /// Waits until the output contains a text.
-    pub async fn until(&self, text: &str) {
+    pub async fn wait_for(&self, text: &str) {
         while !String::from_utf8_lossy(&self.bytes()).contains(text) {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }

@@ -38,7 +38,7 @@ pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn FaultI
     let count = number(COUNT_VARIABLE).map_or(DEFAULT_COUNT, |count| count.try_into().unwrap());
     let seed = number(SEED_VARIABLE).unwrap_or(u64::from(std::process::id()) * 2_654_435_761 + 1);
     println!("{COUNT_VARIABLE}={count} {SEED_VARIABLE}={seed}");
-    let longest = time_of_a_start(backend).await * CONCURRENCY;
+    let longest = measure_start(backend).await * CONCURRENCY;
     let mut moments = RandomMoments(seed);
     let waits: Vec<Duration> =
         (0..count).map(|_| Duration::from_micros(moments.next(longest.as_micros() as u64))).collect();
@@ -66,17 +66,17 @@ pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn FaultI
     let sandboxes = [workers.0, workers.1, workers.2, workers.3].concat();
     assert_eq!(sandboxes.len(), count as usize);
     for sandbox in &sandboxes {
-        assert_eq!(backend.left_of(sandbox).await, Vec::<String>::new());
+        assert_eq!(backend.remains(sandbox).await, Vec::<String>::new());
     }
     let listed = backend.provider().list().await.unwrap();
     assert!(listed.iter().all(|placed| !sandboxes.contains(&placed.sandbox)), "{listed:?}");
 }
 
-async fn time_of_a_start(backend: &dyn FaultInjection) -> Duration {
+async fn measure_start(backend: &dyn FaultInjection) -> Duration {
     let mut times = Vec::new();
     for _ in 0..3 {
         let started = Instant::now();
-        let sandbox = super::place(backend).await;
+        let sandbox = super::create_sandbox(backend).await;
         times.push(started.elapsed());
         super::remove(backend, sandbox).await;
     }

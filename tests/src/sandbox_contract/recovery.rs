@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use engine::sandbox::SandboxError;
 use tokio::time::timeout;
 
-use super::{Backend, OutputRecorder, command, command_result, error, id, place, remove, run};
+use super::{Backend, OutputRecorder, command, command_result, create_sandbox, error, id, remove, run};
 
 /// A repeated id attaches: the command runs once, and each request receives its output.
 pub async fn repeated_action_runs_once(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     for _ in 0..3 {
         let ran = run(&*sandbox, 1, "echo once >> counter; echo co''unted").await;
         assert!(String::from_utf8_lossy(&ran.streamed).contains("counted"));
@@ -20,7 +20,7 @@ pub async fn repeated_action_runs_once(backend: &dyn Backend) {
 
 /// The client is dropped while a command runs. A new one receives its complete output and its result.
 pub async fn restarted_host_attaches_to_a_running_action(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let lease = sandbox.lease().clone();
     let request = command("echo bef''ore; while [ ! -e go ]; do sleep 0.1; done; echo aft''er");
     {
@@ -28,7 +28,7 @@ pub async fn restarted_host_attaches_to_a_running_action(backend: &dyn Backend) 
         let listener = output.listener();
         tokio::select! {
             ended = sandbox.execute(&first, &request, &listener) => panic!("ended too early: {ended:?}"),
-            () = output.until("before") => {}
+            () = output.wait_for("before") => {}
         }
     }
     drop(sandbox);
@@ -49,7 +49,7 @@ pub async fn restarted_host_attaches_to_a_running_action(backend: &dyn Backend) 
         None,
     );
     let (ended, ()) = tokio::join!(sandbox.execute(&first, &request, &listener), async {
-        output.until("before").await;
+        output.wait_for("before").await;
         sandbox.execute(&id(2), &write, &|_| {}).await.unwrap();
     });
     let ran = command_result(ended.unwrap(), &output);
@@ -63,13 +63,13 @@ pub async fn restarted_host_attaches_to_a_running_action(backend: &dyn Backend) 
 
 /// The server is killed: the pending call fails, and a later attach fails too.
 pub async fn killed_server_is_lost_within_five_seconds(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let (output, first) = (OutputRecorder::default(), id(1));
     // The shell's parent is the server.
-    let request = command("echo beg''un; sleep 0.2; kill -9 $PPID; sleep 1042");
+    let request = command("echo star''ted; sleep 0.2; kill -9 $PPID; sleep 1042");
     let listener = output.listener();
     let watch = async {
-        output.until("begun").await;
+        output.wait_for("started").await;
         Instant::now()
     };
     let waited = timeout(Duration::from_secs(15), async {

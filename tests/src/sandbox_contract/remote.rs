@@ -27,7 +27,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::docker::DockerBackend;
 use super::faults::FaultInjection;
-use super::local::Local;
+use super::local::LocalBackend;
 use super::{Backend, own_sockets};
 
 /// The name and the secret of the contract's key.
@@ -44,10 +44,10 @@ pub struct SandboxHostBackend<B> {
     main: Mutex<Option<SocketAddr>>,
 }
 
-impl SandboxHostBackend<Local> {
+impl SandboxHostBackend<LocalBackend> {
     /// Leases processes of this host.
     pub fn over_local() -> Option<Self> {
-        Local::new().map(Self::over)
+        LocalBackend::new().map(Self::over)
     }
 }
 
@@ -74,7 +74,7 @@ impl<B: Backend> SandboxHostBackend<B> {
     }
 
     /// Starts a sandbox-host over the backend and returns its address. It is stopped on drop.
-    pub fn lend(&self, config: SandboxHostConfig) -> SocketAddr {
+    pub fn start_host(&self, config: SandboxHostConfig) -> SocketAddr {
         self.serve(self.below.provider(), config)
     }
 
@@ -97,7 +97,7 @@ impl<B: Backend> SandboxHostBackend<B> {
 }
 
 /// Returns the client's provider for a sandbox-host, with short timeouts.
-pub fn client_of(address: SocketAddr, secret: &str) -> RemoteRuntimeProvider {
+pub fn client_for(address: SocketAddr, secret: &str) -> RemoteRuntimeProvider {
     let url = format!("http://{address}").parse().unwrap();
     RemoteRuntimeProvider::new(RemoteRuntimeConfig {
         init_timeout: Duration::from_secs(30),
@@ -108,7 +108,7 @@ pub fn client_of(address: SocketAddr, secret: &str) -> RemoteRuntimeProvider {
 }
 
 /// Returns the id of the sandbox on the sandbox-host.
-pub fn lent_name(sandbox: &SandboxId) -> SandboxId {
+pub fn leased_id(sandbox: &SandboxId) -> SandboxId {
     let session = sandbox.as_str().strip_prefix("glovebox-").unwrap();
     format!("glovebox-{KEY}.{session}").parse().unwrap()
 }
@@ -117,21 +117,21 @@ pub fn lent_name(sandbox: &SandboxId) -> SandboxId {
 impl<B: Backend> Backend for SandboxHostBackend<B> {
     fn provider(&self) -> Box<dyn SandboxProvider> {
         let mut main = self.main.lock().unwrap();
-        let address = *main.get_or_insert_with(|| self.lend(Self::host_config()));
-        Box::new(client_of(address, SECRET))
+        let address = *main.get_or_insert_with(|| self.start_host(Self::host_config()));
+        Box::new(client_for(address, SECRET))
     }
 
-    fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
-        let address = self.serve(self.below.provider_of(server), Self::host_config());
-        Box::new(client_of(address, SECRET))
+    fn provider_with(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
+        let address = self.serve(self.below.provider_with(server), Self::host_config());
+        Box::new(client_for(address, SECRET))
     }
 
     fn image(&self) -> Option<String> {
         self.below.image()
     }
 
-    async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
-        self.below.left_of(&lent_name(sandbox)).await
+    async fn remains(&self, sandbox: &SandboxId) -> Vec<String> {
+        self.below.remains(&leased_id(sandbox)).await
     }
 }
 
@@ -143,15 +143,15 @@ impl<B: FaultInjection> FaultInjection for SandboxHostBackend<B> {
     }
 
     async fn kill(&self, sandbox: &SandboxId) {
-        self.below.kill(&lent_name(sandbox)).await;
+        self.below.kill(&leased_id(sandbox)).await;
     }
 
     async fn freeze(&self, sandbox: &SandboxId) {
-        self.below.freeze(&lent_name(sandbox)).await;
+        self.below.freeze(&leased_id(sandbox)).await;
     }
 
     async fn thaw(&self, sandbox: &SandboxId) {
-        self.below.thaw(&lent_name(sandbox)).await;
+        self.below.thaw(&leased_id(sandbox)).await;
     }
 
     async fn small_folder(&self, sandbox: &SandboxLeased) -> Option<String> {
@@ -160,7 +160,7 @@ impl<B: FaultInjection> FaultInjection for SandboxHostBackend<B> {
 }
 
 /// Action servers, started by the test for each sandbox, because the backend never starts them.
-pub struct DirectServers {
+pub struct DirectServerBackend {
     cache: TempDir,
     servers: Arc<Mutex<HashMap<SandboxId, RunningServer>>>,
 }
@@ -222,7 +222,7 @@ impl RunningServer {
     }
 }
 
-impl DirectServers {
+impl DirectServerBackend {
     /// Creates the backend without any server.
     pub fn new() -> Option<Self> {
         Some(Self { cache: tempfile::tempdir().unwrap(), servers: Arc::default() })
@@ -235,32 +235,32 @@ impl DirectServers {
 }
 
 #[async_trait]
-impl Backend for DirectServers {
+impl Backend for DirectServerBackend {
     fn provider(&self) -> Box<dyn SandboxProvider> {
-        self.provider_of(ServerBinary::embedded(self.cache.path()))
+        self.provider_with(ServerBinary::embedded(self.cache.path()))
     }
 
-    fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
-        Box::new(StartedByHand { server, servers: Arc::clone(&self.servers) })
+    fn provider_with(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
+        Box::new(ManualServerProvider { server, servers: Arc::clone(&self.servers) })
     }
 
     fn image(&self) -> Option<String> {
         None
     }
 
-    async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
+    async fn remains(&self, sandbox: &SandboxId) -> Vec<String> {
         let servers = self.servers.lock().unwrap();
         servers.get(sandbox).map(|server| format!("a server at {}", server.address)).into_iter().collect()
     }
 }
 
 /// Starts a server on `create` and stops it on `destroy`, on behalf of the user of the backend.
-struct StartedByHand {
+struct ManualServerProvider {
     server: ServerBinary,
     servers: Arc<Mutex<HashMap<SandboxId, RunningServer>>>,
 }
 
-impl StartedByHand {
+impl ManualServerProvider {
     fn client(&self, sandbox: &SandboxId) -> Result<RemoteServerProvider, SandboxError> {
         let servers = self.servers.lock().unwrap();
         let server = servers.get(sandbox).map(RunningServer::client);
@@ -269,7 +269,7 @@ impl StartedByHand {
 }
 
 #[async_trait]
-impl SandboxProvider for StartedByHand {
+impl SandboxProvider for ManualServerProvider {
     fn runtime(&self) -> &'static str {
         "remote"
     }

@@ -13,24 +13,24 @@ use tempfile::TempDir;
 
 use super::faults::FaultInjection;
 use super::{Backend, own_sockets};
-use crate::sshd::{Options, Sshd, USER};
+use crate::sshd::{Sshd, SshdOptions, USER};
 
 /// Sandboxes in an account of one server.
-pub struct Ssh {
+pub struct SshBackend {
     /// The SSH server.
     pub sshd: Sshd,
     cache: TempDir,
     is_small: bool,
 }
 
-impl Ssh {
+impl SshBackend {
     /// Starts a server with default options. `None` if this user cannot run one.
     pub fn new() -> Option<Self> {
-        Self::with(&Options::default())
+        Self::with(&SshdOptions::default())
     }
 
     /// Starts a server with these options. `None` if this user cannot run one.
-    pub fn with(options: &Options) -> Option<Self> {
+    pub fn with(options: &SshdOptions) -> Option<Self> {
         let sshd = Sshd::start(options)?;
         sshd.make_known();
         let ssh = Self { sshd, cache: tempfile::tempdir().unwrap(), is_small: options.home_kib.is_some() };
@@ -74,12 +74,12 @@ impl Ssh {
 }
 
 #[async_trait]
-impl Backend for Ssh {
+impl Backend for SshBackend {
     fn provider(&self) -> Box<dyn SandboxProvider> {
-        self.provider_of(self.server())
+        self.provider_with(self.server())
     }
 
-    fn provider_of(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
+    fn provider_with(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
         Box::new(SshProvider::new(self.config(server)))
     }
 
@@ -87,7 +87,7 @@ impl Backend for Ssh {
         None
     }
 
-    async fn left_of(&self, sandbox: &SandboxId) -> Vec<String> {
+    async fn remains(&self, sandbox: &SandboxId) -> Vec<String> {
         let folder = self.folder(sandbox);
         let mut left: Vec<String> =
             folder.exists().then(|| folder.display().to_string()).into_iter().collect();
@@ -112,7 +112,7 @@ fn processes_of(folder: &Path) -> Vec<(i32, String)> {
 }
 
 #[async_trait]
-impl FaultInjection for Ssh {
+impl FaultInjection for SshBackend {
     async fn cut_connection(&self, _: &SandboxId) -> usize {
         own_sockets::cut_tcp(self.sshd.port())
     }

@@ -1,12 +1,12 @@
 //! The agent's tool, from the model's call to what the model is told.
 
 use serde_json::{Value, json};
-use tests::glovebox::{CompletedRun, Home, calls, finish};
+use tests::glovebox::{CompletedRun, Home, finish, tool_call};
 
 const SECRET: &str = "swordfish-7f3b9d41";
 
 fn code(code: &str) -> Value {
-    calls("browser", &json!({ "code": code }))
+    tool_call("browser", &json!({ "code": code }))
 }
 
 fn run(home: &Home, model: &str, more: &[&str]) -> CompletedRun {
@@ -45,8 +45,8 @@ fn agent_uses_a_page_and_sees_no_secret() {
     );
     assert!(text(second).contains("bought'") && !text(second).contains(SECRET), "{}", text(second));
     assert!(first["extras"]["screenshot"].as_str().unwrap().starts_with("data:image/jpeg;base64,"));
-    let said = events.iter().find(|event| event["args"]["browsergym_send_msg_to_user"] == "Bought.");
-    assert!(said.is_some());
+    let message = events.iter().find(|event| event["args"]["browsergym_send_msg_to_user"] == "Bought.");
+    assert!(message.is_some());
     let wrong = events.iter().find(|event| event["observation"] == "error").unwrap();
     assert!(text(wrong).starts_with("the arguments of browser: line 1: expected"), "{wrong}");
     let saved: Value =

@@ -1,6 +1,6 @@
 //! The pages that the tests open.
 
-pub(super) fn of(page: &str) -> String {
+pub(super) fn html(page: &str) -> String {
     match page {
         "form" => FORM.to_owned(),
         "long" => {

@@ -4,12 +4,12 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Instant;
 
-use super::{Scene, refused};
+use super::{SandboxFixture, refused};
 
 #[test]
 fn folder_is_unchanged_when_copied_in_and_out() {
-    for scene in Scene::all() {
-        let source = scene.home.path().join("source");
+    for fixture in SandboxFixture::all() {
+        let source = fixture.home.path().join("source");
         std::fs::create_dir_all(source.join("deep/er")).unwrap();
         std::fs::create_dir(source.join("empty")).unwrap();
         for (name, content) in [("plain", "1"), ("a b'c\"d$e\nf\\g", "2"), ("deep/er/-rf", "3"), ("ünï", "4")]
@@ -19,74 +19,74 @@ fn folder_is_unchanged_when_copied_in_and_out() {
         std::fs::write(source.join("run.sh"), "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(source.join("run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
         symlink("plain", source.join("link")).unwrap();
-        let name = scene.name();
-        scene.run(&["cp", source.to_str().unwrap(), &scene.place("in/side")]).expect(0);
-        let target = scene.home.path().join("target");
-        scene.run(&["cp", &scene.place("in/side"), target.to_str().unwrap()]).expect(0);
+        let name = fixture.name();
+        fixture.run(&["cp", source.to_str().unwrap(), &fixture.path("in/side")]).expect(0);
+        let target = fixture.home.path().join("target");
+        fixture.run(&["cp", &fixture.path("in/side"), target.to_str().unwrap()]).expect(0);
         let compared =
             std::process::Command::new("diff").arg("-r").args([&source, &target]).output().unwrap();
         assert!(compared.status.success(), "{compared:?}");
         assert_eq!(std::fs::read_link(target.join("link")).unwrap(), Path::new("plain"));
         assert_eq!(target.join("run.sh").metadata().unwrap().permissions().mode() & 0o777, 0o755);
         // Into a folder that is there, and its contents alone.
-        scene.run(&["cp", &scene.place("in/side"), target.to_str().unwrap()]).expect(0);
+        fixture.run(&["cp", &fixture.path("in/side"), target.to_str().unwrap()]).expect(0);
         assert!(target.join("side/deep/er/-rf").exists());
-        scene.run(&["cp", &format!("{}/.", source.display()), &format!("{name}:")]).expect(0);
-        assert_eq!(scene.exec(&["cat", "deep/er/-rf"]).expect(0).stdout, "3");
-        scene.end();
+        fixture.run(&["cp", &format!("{}/.", source.display()), &format!("{name}:")]).expect(0);
+        assert_eq!(fixture.exec(&["cat", "deep/er/-rf"]).expect(0).stdout, "3");
+        fixture.end();
     }
 }
 
 #[test]
 fn large_file_is_unchanged_when_copied_in_and_out() {
-    for scene in Scene::all() {
+    for fixture in SandboxFixture::all() {
         let content: Vec<u8> =
             (0..50_u32 << 20).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        let file = scene.home.write("large", &content);
+        let file = fixture.home.write("large", &content);
         let began = Instant::now();
-        scene.run(&["cp", file.to_str().unwrap(), &scene.place("large")]).expect(0);
+        fixture.run(&["cp", file.to_str().unwrap(), &fixture.path("large")]).expect(0);
         let up = began.elapsed();
-        scene.run(&["cp", &scene.place("large"), "back"]).expect(0);
-        println!("{}: 50 MiB in {up:?} up, {:?} down", scene.runtime, began.elapsed() - up);
-        assert!(std::fs::read(scene.home.path().join("back")).unwrap() == content);
-        let out = scene.command(&["cp", &scene.place("large"), "-"]).output().unwrap();
+        fixture.run(&["cp", &fixture.path("large"), "back"]).expect(0);
+        println!("{}: 50 MiB in {up:?} up, {:?} down", fixture.runtime, began.elapsed() - up);
+        assert!(std::fs::read(fixture.home.path().join("back")).unwrap() == content);
+        let out = fixture.command(&["cp", &fixture.path("large"), "-"]).output().unwrap();
         assert!(out.stdout == content);
-        scene.end();
+        fixture.end();
     }
 }
 
 #[test]
 fn link_out_of_the_folder_is_skipped_and_reported() {
-    for scene in Scene::all() {
-        let outside = scene.home.write("outside", "untouched");
+    for fixture in SandboxFixture::all() {
+        let outside = fixture.home.write("outside", "untouched");
         let script = format!(
             "mkdir t; echo x >t/file; ln -s {} t/out; ln -s ../.. t/up; ln -s file t/in",
             outside.display()
         );
-        scene.exec(&["sh", "-c", &script]).expect(0);
-        let copied = scene.run(&["cp", &scene.place("t"), "t"]).expect(1);
+        fixture.exec(&["sh", "-c", &script]).expect(0);
+        let copied = fixture.run(&["cp", &fixture.path("t"), "t"]).expect(1);
         assert!(
             copied.stderr.contains("left out out: ") && copied.stderr.contains("left out up: "),
             "{copied:?}"
         );
-        let target = scene.home.path().join("t");
+        let target = fixture.home.path().join("t");
         assert!(std::fs::symlink_metadata(target.join("out")).is_err());
         assert_eq!(std::fs::read_to_string(target.join("in")).unwrap(), "x\n");
         // The same on the way in.
         symlink("/etc/passwd", target.join("out")).unwrap();
-        let copied = scene.run(&["cp", "t", &scene.place("u")]).expect(1);
+        let copied = fixture.run(&["cp", "t", &fixture.path("u")]).expect(1);
         assert!(copied.stderr.contains("left out out: "), "{copied:?}");
-        assert_eq!(scene.exec(&["ls", "u"]).expect(0).stdout, "file\nin\n");
+        assert_eq!(fixture.exec(&["ls", "u"]).expect(0).stdout, "file\nin\n");
         // A link that is here already is not gone through.
         std::fs::remove_dir_all(&target).unwrap();
         std::fs::create_dir(&target).unwrap();
-        symlink(scene.home.path(), target.join("t")).unwrap();
-        scene.exec(&["sh", "-c", "mkdir t/t; echo hostile >t/t/outside"]).expect(0);
-        let through = scene.run(&["cp", &scene.place("t/."), "t"]);
+        symlink(fixture.home.path(), target.join("t")).unwrap();
+        fixture.exec(&["sh", "-c", "mkdir t/t; echo hostile >t/t/outside"]).expect(0);
+        let through = fixture.run(&["cp", &fixture.path("t/."), "t"]);
         refused(&through, 1, "not a folder");
         assert_eq!(std::fs::read_to_string(outside).unwrap(), "untouched");
-        refused(&scene.run(&["cp", &scene.place("nothing"), "."]), 2, "there is no nothing");
-        refused(&scene.run(&["cp", "a", "b"]), 2, "one of the two");
-        scene.end();
+        refused(&fixture.run(&["cp", &fixture.path("nothing"), "."]), 2, "there is no nothing");
+        refused(&fixture.run(&["cp", "a", "b"]), 2, "one of the two");
+        fixture.end();
     }
 }

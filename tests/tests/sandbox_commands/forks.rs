@@ -5,57 +5,57 @@ use sandbox::{DockerConfig, DockerProvider, HostSecret};
 use serde_json::Value;
 use tests::sandbox_contract::docker::DockerBackend;
 
-use super::{Scene, refused};
+use super::{SandboxFixture, refused};
 
-fn snapshots(scene: &Scene) -> Vec<Value> {
-    serde_json::from_str(&scene.run(&["ls", "--snapshots", "--json"]).expect(0).stdout).unwrap()
+fn snapshots(fixture: &SandboxFixture) -> Vec<Value> {
+    serde_json::from_str(&fixture.run(&["ls", "--snapshots", "--json"]).expect(0).stdout).unwrap()
 }
 
 #[test]
 fn fork_has_the_files_and_its_image_is_removed_with_it() {
-    let Some(scene) = Scene::docker() else { return };
-    let (name, fork) = (scene.name(), format!("{}-fork", scene.name()));
-    scene.exec(&["sh", "-c", "echo one > file"]).expect(0);
-    refused(&scene.run(&["fork", &name, &fork, "--env", "GLOVEBOX_NO_SUCH"]), 2, "GLOVEBOX_NO_SUCH");
-    scene.run(&["fork", &name, &fork, "--volume", "/no/such/folder:/x"]).expect(1);
-    assert_eq!(snapshots(&scene), Vec::<Value>::new(), "of forks that failed");
+    let Some(fixture) = SandboxFixture::docker() else { return };
+    let (name, fork) = (fixture.name(), format!("{}-fork", fixture.name()));
+    fixture.exec(&["sh", "-c", "echo one > file"]).expect(0);
+    refused(&fixture.run(&["fork", &name, &fork, "--env", "GLOVEBOX_NO_SUCH"]), 2, "GLOVEBOX_NO_SUCH");
+    fixture.run(&["fork", &name, &fork, "--volume", "/no/such/folder:/x"]).expect(1);
+    assert_eq!(snapshots(&fixture), Vec::<Value>::new(), "of forks that failed");
 
-    assert_eq!(scene.run(&["fork", &name, &fork]).expect(0).stdout, format!("{fork}\n"));
-    assert_eq!(scene.run(&["exec", &fork, "--", "cat", "file"]).expect(0).stdout, "one\n");
-    assert_eq!(snapshots(&scene)[0]["fork"], fork);
-    let table = scene.run(&["ls", "--snapshots"]).expect(0).stdout;
+    assert_eq!(fixture.run(&["fork", &name, &fork]).expect(0).stdout, format!("{fork}\n"));
+    assert_eq!(fixture.run(&["exec", &fork, "--", "cat", "file"]).expect(0).stdout, "one\n");
+    assert_eq!(snapshots(&fixture)[0]["fork"], fork);
+    let table = fixture.run(&["ls", "--snapshots"]).expect(0).stdout;
     assert!(table.contains(&format!("for the fork {fork}")), "{table}");
-    scene.run(&["rm", &fork]).expect(0);
-    assert_eq!(snapshots(&scene), Vec::<Value>::new());
-    scene.end();
+    fixture.run(&["rm", &fork]).expect(0);
+    assert_eq!(snapshots(&fixture), Vec::<Value>::new());
+    fixture.end();
 }
 
 #[test]
 fn snapshot_is_kept_until_it_is_removed_by_name() {
-    let Some(scene) = Scene::docker() else { return };
-    let image = scene.run(&["snapshot", &scene.name()]).expect(0).stdout.trim().to_owned();
+    let Some(fixture) = SandboxFixture::docker() else { return };
+    let image = fixture.run(&["snapshot", &fixture.name()]).expect(0).stdout.trim().to_owned();
     assert_eq!(
-        (&snapshots(&scene)[0]["image"], &snapshots(&scene)[0]["fork"]),
+        (&snapshots(&fixture)[0]["image"], &snapshots(&fixture)[0]["fork"]),
         (&image.clone().into(), &Value::Null)
     );
-    assert_eq!(scene.run(&["prune"]).expect(0).stdout, "");
-    refused(&scene.run(&["rm", "--snapshot", "no-such-image"]), 1, "there is no snapshot no-such-image");
-    assert_eq!(scene.run(&["rm", "--snapshot", &image]).expect(0).stdout, format!("{image}\n"));
-    assert_eq!(snapshots(&scene), Vec::<Value>::new());
-    scene.end();
+    assert_eq!(fixture.run(&["prune"]).expect(0).stdout, "");
+    refused(&fixture.run(&["rm", "--snapshot", "no-such-image"]), 1, "there is no snapshot no-such-image");
+    assert_eq!(fixture.run(&["rm", "--snapshot", &image]).expect(0).stdout, format!("{image}\n"));
+    assert_eq!(snapshots(&fixture), Vec::<Value>::new());
+    fixture.end();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prune_removes_the_snapshot_of_a_killed_fork() {
-    let (Some(scene), Some(backend)) = (Scene::docker(), DockerBackend::busybox()) else { return };
+    let (Some(fixture), Some(backend)) = (SandboxFixture::docker(), DockerBackend::busybox()) else { return };
     let secret = HostSecret::new(
-        std::fs::read(scene.home.path().join(".glovebox/secret")).unwrap().try_into().unwrap(),
+        std::fs::read(fixture.home.path().join(".glovebox/secret")).unwrap().try_into().unwrap(),
     );
     let provider = DockerProvider::new(DockerConfig { owner: secret.owner(), ..backend.config() });
     let purpose = SnapshotPurpose::Fork(&"never-placed".parse().unwrap());
-    let sandbox = format!("glovebox-{}", scene.name()).parse().unwrap();
+    let sandbox = format!("glovebox-{}", fixture.name()).parse().unwrap();
     let image = provider.snapshots().unwrap().create_snapshot(&sandbox, purpose).await.unwrap();
-    assert_eq!(scene.run(&["prune"]).expect(0).stdout, format!("{image}\n"));
-    assert_eq!(snapshots(&scene), Vec::<Value>::new());
-    scene.end();
+    assert_eq!(fixture.run(&["prune"]).expect(0).stdout, format!("{image}\n"));
+    assert_eq!(snapshots(&fixture), Vec::<Value>::new());
+    fixture.end();
 }

@@ -7,71 +7,71 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tests::glovebox::Home;
 
-use super::{Scene, refused};
+use super::{SandboxFixture, refused};
 
 #[test]
 fn sandbox_is_created_listed_and_removed() {
-    for scene in Scene::all() {
-        let name = scene.name();
-        let list = scene.list();
+    for fixture in SandboxFixture::all() {
+        let name = fixture.name();
+        let list = fixture.list();
         assert_eq!(list.len(), 1);
         assert_eq!((&list[0]["name"], &list[0]["state"]), (&name.clone().into(), &"running".into()));
-        assert_eq!((&list[0]["made"], &list[0]["runtime"]), (&"by hand".into(), &scene.runtime.into()));
-        let table = scene.run(&["ls"]).expect(0).stdout;
+        assert_eq!((&list[0]["made"], &list[0]["runtime"]), (&"by hand".into(), &fixture.runtime.into()));
+        let table = fixture.run(&["ls"]).expect(0).stdout;
         assert!(table.starts_with("NAME") && table.contains(&name) && table.contains("by hand"), "{table}");
         // Made by hand, it is for nobody else to remove, and its name is taken.
-        assert_eq!(scene.run(&["prune"]).expect(0).stdout, "");
-        refused(&scene.run(&["create", &name]), 2, "already");
-        assert_eq!(scene.exec(&["sh", "-c", "echo $COLOR"]).expect(0).stdout, "green\n");
-        assert_eq!(scene.run(&["rm", &format!("glovebox-{name}")]).expect(0).stdout, format!("{name}\n"));
-        refused(&scene.run(&["rm", &name]), 1, "there is no sandbox");
-        refused(&scene.exec(&["true"]), 2, "there is no sandbox");
-        scene.end();
+        assert_eq!(fixture.run(&["prune"]).expect(0).stdout, "");
+        refused(&fixture.run(&["create", &name]), 2, "already");
+        assert_eq!(fixture.exec(&["sh", "-c", "echo $COLOR"]).expect(0).stdout, "green\n");
+        assert_eq!(fixture.run(&["rm", &format!("glovebox-{name}")]).expect(0).stdout, format!("{name}\n"));
+        refused(&fixture.run(&["rm", &name]), 1, "there is no sandbox");
+        refused(&fixture.exec(&["true"]), 2, "there is no sandbox");
+        fixture.end();
     }
 }
 
 #[test]
 fn missing_sandbox_keeps_none_of_the_others_from_removal() {
-    let scene = Scene::local();
-    let name = scene.name();
-    scene.run(&["create", "other"]).expect(0);
-    let removed = scene.run(&["rm", &name, "missing", "other", &name]).expect(1);
+    let fixture = SandboxFixture::local();
+    let name = fixture.name();
+    fixture.run(&["create", "other"]).expect(0);
+    let removed = fixture.run(&["rm", &name, "missing", "other", &name]).expect(1);
     assert_eq!(removed.stdout, format!("{name}\nother\n"));
     refused(&removed, 1, "there is no sandbox missing at local");
     for subcommand in ["pause", "resume", "stats"] {
-        refused(&scene.run(&[subcommand, "missing"]), 1, "there is no sandbox missing");
+        refused(&fixture.run(&[subcommand, "missing"]), 1, "there is no sandbox missing");
     }
-    scene.end();
+    fixture.end();
 }
 
 #[test]
 fn sandbox_names_are_completed_without_waiting_for_an_engine() {
-    for scene in Scene::all() {
-        let (name, runtime) = (scene.name(), scene.runtime);
+    for fixture in SandboxFixture::all() {
+        let (name, runtime) = (fixture.name(), fixture.runtime);
         for subcommand in ["rm", "exec", "shell", "logs", "pause", "snapshot", "stats"] {
             let words = format!("glovebox sandbox {subcommand} --runtime {runtime}");
-            assert!(scene.home.completed(&words, None).lines().any(|line| line == name), "{words}");
+            assert!(fixture.home.completed(&words, None).lines().any(|line| line == name), "{words}");
         }
-        scene.end();
+        fixture.end();
     }
-    let scene = Scene::local();
-    let silent = scene.home.path().join("silent.sock");
+    let fixture = SandboxFixture::local();
+    let silent = fixture.home.path().join("silent.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
-    for engine in [silent, scene.home.path().join("no.sock")] {
-        let begun = Instant::now();
-        let offered = scene.home.completed("glovebox sandbox rm --runtime docker", Some(&engine));
-        assert!(!offered.contains(&scene.name()), "{offered}");
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    for engine in [silent, fixture.home.path().join("no.sock")] {
+        let started = Instant::now();
+        let offered = fixture.home.completed("glovebox sandbox rm --runtime docker", Some(&engine));
+        assert!(!offered.contains(&fixture.name()), "{offered}");
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     }
-    scene.end();
+    fixture.end();
 }
 
 #[test]
 fn list_names_failed_runtimes_when_no_runtime_is_given() {
-    let scene = Scene::local();
+    let fixture = SandboxFixture::local();
     let list = |more: &[&str]| {
-        let mut command = scene.home.glovebox(&[&["sandbox", "ls", "--json"], more].concat());
-        let nobody = format!("unix://{}", scene.home.path().join("no.sock").display());
+        let mut command = fixture.home.glovebox(&[&["sandbox", "ls", "--json"], more].concat());
+        let nobody = format!("unix://{}", fixture.home.path().join("no.sock").display());
         let output = command.env("DOCKER_HOST", nobody).output().unwrap();
         (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
     };
@@ -79,7 +79,7 @@ fn list_names_failed_runtimes_when_no_runtime_is_given() {
     let found: Vec<Value> = serde_json::from_slice(&stdout).unwrap();
     assert_eq!(
         (code, &found[0]["name"], &found[0]["runtime"]),
-        (Some(0), &scene.name().into(), &"local".into())
+        (Some(0), &fixture.name().into(), &"local".into())
     );
     assert!(
         stderr.starts_with("glovebox: warning: docker is left out: ") && stderr.lines().count() == 1,
@@ -87,17 +87,17 @@ fn list_names_failed_runtimes_when_no_runtime_is_given() {
     );
     let (code, _, stderr) = list(&["--runtime", "docker"]);
     assert!(code == Some(1) && stderr.lines().count() == 1, "{stderr}");
-    scene.end();
+    fixture.end();
 }
 
 #[test]
 fn sandbox_is_found_without_naming_its_runtime() {
-    for scene in Scene::all() {
+    for fixture in SandboxFixture::all() {
         let (name, nobody) =
-            (scene.name(), format!("unix://{}", scene.home.path().join("no.sock").display()));
+            (fixture.name(), format!("unix://{}", fixture.home.path().join("no.sock").display()));
         let run = |arguments: &[&str]| {
-            let mut command = scene.home.glovebox(&[&["sandbox"], arguments].concat());
-            match scene.runtime {
+            let mut command = fixture.home.glovebox(&[&["sandbox"], arguments].concat());
+            match fixture.runtime {
                 "local" => command.env("RUNTIME", "docker").env("DOCKER_HOST", &nobody),
                 _ => command.env("RUNTIME", "local"),
             };
@@ -109,26 +109,26 @@ fn sandbox_is_found_without_naming_its_runtime() {
         let (code, _, stderr) = run(&["exec", "nobody", "--", "true"]);
         assert!(code == Some(2) && stderr.contains("there is no sandbox nobody at "), "{stderr}");
         // Whether it is there cannot be known.
-        assert_eq!(stderr.contains("docker is unknown: "), scene.runtime == "local", "{stderr}");
+        assert_eq!(stderr.contains("docker is unknown: "), fixture.runtime == "local", "{stderr}");
         let (code, used, stderr) = run(&["stats", "--json"]);
         // The runtime local cannot tell it, which is no reason not to tell of the others.
-        let told = if scene.runtime == "local" { stderr } else { used };
-        assert!(code == Some(0) && told.contains(&name), "{told}");
+        let notice = if fixture.runtime == "local" { stderr } else { used };
+        assert!(code == Some(0) && notice.contains(&name), "{notice}");
         assert_eq!(run(&["prune"]).1, "", "it was made by hand");
         let (code, removed, _) = run(&["rm", "--all"]);
         assert_eq!((code, removed), (Some(0), format!("{name}\n")));
-        scene.end();
+        fixture.end();
     }
 }
 
 #[test]
 fn prune_removes_only_sandboxes_that_are_unused() {
     let home = Home::new();
-    let mut exec = home.glovebox(&["exec", "--runtime", "local", "--", "echo begun; sleep 1000"]);
+    let mut exec = home.glovebox(&["exec", "--runtime", "local", "--", "echo started; sleep 1000"]);
     let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(exec.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "begun\n");
+    assert_eq!(line, "started\n");
     let prune = |more: &[&str]| {
         home.run(&[&["sandbox", "prune", "--runtime", "local"], more].concat()).expect(0).stdout
     };
@@ -149,25 +149,25 @@ fn prune_removes_only_sandboxes_that_are_unused() {
 
 #[test]
 fn error_is_one_line_when_unsupported_or_misused() {
-    let scene = Scene::local();
-    let name = scene.name();
-    scene.run(&["logs", &name]).expect(0);
-    refused(&scene.run(&["snapshot", &name]), 1, "the runtime local cannot make a snapshot");
-    refused(&scene.run(&["fork", &name]), 1, "the runtime local cannot make a snapshot");
-    refused(&scene.run(&["shell", &name]), 2, "must be a terminal");
-    refused(&scene.run(&["create", "--env", "GLOVEBOX_NO_SUCH"]), 2, "GLOVEBOX_NO_SUCH");
+    let fixture = SandboxFixture::local();
+    let name = fixture.name();
+    fixture.run(&["logs", &name]).expect(0);
+    refused(&fixture.run(&["snapshot", &name]), 1, "the runtime local cannot make a snapshot");
+    refused(&fixture.run(&["fork", &name]), 1, "the runtime local cannot make a snapshot");
+    refused(&fixture.run(&["shell", &name]), 2, "must be a terminal");
+    refused(&fixture.run(&["create", "--env", "GLOVEBOX_NO_SUCH"]), 2, "GLOVEBOX_NO_SUCH");
     for (wrong, part) in [
         (["port", &name, "8080:x"].as_slice(), "expected a port"),
         (&["create", "--memory", "much"], "expected a size"),
         (&["exec", "../x", "--", "true"], "an id"),
         (&["rm"], "NAME"),
     ] {
-        let ended = scene.run(wrong).expect(2);
+        let ended = fixture.run(wrong).expect(2);
         assert!(ended.stderr.contains(part), "{ended:?}");
     }
     for subcommand in ["create", "ls", "exec", "shell", "cp", "port", "logs", "stats", "pause", "rm", "prune"]
     {
-        scene.run(&[subcommand, "--help"]).expect(0);
+        fixture.run(&[subcommand, "--help"]).expect(0);
     }
-    scene.end();
+    fixture.end();
 }

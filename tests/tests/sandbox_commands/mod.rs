@@ -15,32 +15,32 @@ use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
 
 /// A home with one sandbox, called `box`, at one runtime.
-struct Scene {
+struct SandboxFixture {
     home: Home,
     runtime: &'static str,
 }
 
-impl Scene {
+impl SandboxFixture {
     fn local() -> Self {
-        Self::of(Home::new(), "local", &[])
+        Self::create(Home::new(), "local", &[])
     }
 
     /// Nothing without an engine.
     fn docker() -> Option<Self> {
         let image = DockerBackend::busybox()?.image()?;
-        Some(Self::of(Home::new(), "docker", &["--image", &image]))
+        Some(Self::create(Home::new(), "docker", &["--image", &image]))
     }
 
     fn all() -> Vec<Self> {
         [Some(Self::local()), Self::docker()].into_iter().flatten().collect()
     }
 
-    fn of(home: Home, runtime: &'static str, more: &[&str]) -> Self {
-        let scene = Self { home, runtime };
-        let name = scene.name();
+    fn create(home: Home, runtime: &'static str, more: &[&str]) -> Self {
+        let fixture = Self { home, runtime };
+        let name = fixture.name();
         let create = [&["create", &name, "--env", "COLOR=green"], more].concat();
-        assert_eq!(scene.run(&create).expect(0).stdout, format!("{name}\n"));
-        scene
+        assert_eq!(fixture.run(&create).expect(0).stdout, format!("{name}\n"));
+        fixture
     }
 
     /// Containers of all tests lie together.
@@ -49,7 +49,7 @@ impl Scene {
         format!("box{}", folder.trim_start_matches('.'))
     }
 
-    fn place(&self, path: &str) -> String {
+    fn path(&self, path: &str) -> String {
         format!("{}:{path}", self.name())
     }
 
@@ -79,7 +79,7 @@ impl Scene {
 }
 
 /// What a failed test has left.
-impl Drop for Scene {
+impl Drop for SandboxFixture {
     fn drop(&mut self) {
         let _ = self.run(&["rm", "--all"]);
     }

@@ -8,14 +8,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tests::glovebox::Home;
 
-use super::Scene;
+use super::SandboxFixture;
 
 #[test]
 fn port_on_another_address_is_bound_when_it_is_named() {
-    let scene = Scene::local();
-    let name = scene.name();
+    let fixture = SandboxFixture::local();
+    let name = fixture.name();
     let ports = ["port", &name, "127.0.0.2:0:8080", "localhost:0:8080"];
-    let mut port = Running(scene.command(&ports).stdout(Stdio::piped()).spawn().unwrap());
+    let mut port = PortForward(fixture.command(&ports).stdout(Stdio::piped()).spawn().unwrap());
     let mut lines = BufReader::new(port.0.stdout.as_mut().unwrap()).lines();
     for address in ["127.0.0.2:", "127.0.0.1:"] {
         let line = lines.next().unwrap().unwrap();
@@ -23,12 +23,12 @@ fn port_on_another_address_is_bound_when_it_is_named() {
         TcpStream::connect(&line).unwrap();
     }
     port.interrupt();
-    scene.end();
+    fixture.end();
 }
 
 #[test]
 fn forwarded_port_serves_concurrent_connections() {
-    let scene = Scene::of(Home::new(), "local", &["--unsafe-local"]);
+    let fixture = SandboxFixture::create(Home::new(), "local", &["--unsafe-local"]);
     // A server that answers each connection with what it heard; it is this test's, which a local sandbox reaches.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let inside = listener.local_addr().unwrap().port();
@@ -41,7 +41,7 @@ fn forwarded_port_serves_concurrent_connections() {
             });
         }
     });
-    forwarded(&scene, inside, |address| {
+    forwarded(&fixture, inside, |address| {
         let threads: Vec<_> = (0..40_u8)
             .map(|number| {
                 let address = address.to_owned();
@@ -54,52 +54,52 @@ fn forwarded_port_serves_concurrent_connections() {
                         writer.write_all(&copy).unwrap();
                         writer.shutdown(std::net::Shutdown::Write).unwrap();
                     });
-                    let mut heard = Vec::new();
-                    stream.read_to_end(&mut heard).unwrap();
+                    let mut received = Vec::new();
+                    stream.read_to_end(&mut received).unwrap();
                     writing.join().unwrap();
-                    assert!(heard == sent);
+                    assert!(received == sent);
                 })
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
     let list: Vec<Value> =
-        serde_json::from_str(&scene.run(&["port", &scene.name(), "--json"]).expect(0).stdout).unwrap();
+        serde_json::from_str(&fixture.run(&["port", &fixture.name(), "--json"]).expect(0).stdout).unwrap();
     assert!(list.iter().any(|port| port["port"] == inside), "{list:?}");
-    scene.end();
+    fixture.end();
 }
 
 /// A command that goes on until it is interrupted; killed when the test fails before.
-struct Running(Child);
+struct PortForward(Child);
 
-impl Running {
+impl PortForward {
     fn interrupt(&mut self) {
         kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
         assert_eq!(self.0.wait().unwrap().code(), Some(130));
     }
 }
 
-impl Drop for Running {
+impl Drop for PortForward {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn start_forward(scene: &Scene, inside: u16, more: &[&str]) -> Running {
-    let (name, ports) = (scene.name(), format!("0:{inside}"));
+fn start_forward(fixture: &SandboxFixture, inside: u16, more: &[&str]) -> PortForward {
+    let (name, ports) = (fixture.name(), format!("0:{inside}"));
     let arguments = [&["port", name.as_str(), &ports], more].concat();
-    Running(scene.command(&arguments).stdout(Stdio::piped()).spawn().unwrap())
+    PortForward(fixture.command(&arguments).stdout(Stdio::piped()).spawn().unwrap())
 }
 
-fn address_of(port: &mut Running) -> String {
+fn address_of(port: &mut PortForward) -> String {
     let mut address = String::new();
     BufReader::new(port.0.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
     address.trim().to_owned()
 }
 
-fn forwarded(scene: &Scene, inside: u16, check: impl FnOnce(&str)) {
-    let mut port = start_forward(scene, inside, &[]);
+fn forwarded(fixture: &SandboxFixture, inside: u16, check: impl FnOnce(&str)) {
+    let mut port = start_forward(fixture, inside, &[]);
     let address = address_of(&mut port);
     check(&address);
     port.interrupt();

@@ -6,21 +6,21 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use tests::glovebox::{unwritable, wait_until};
 
-use super::{Scene, refused};
+use super::{SandboxFixture, refused};
 
 #[test]
 fn exec_has_the_streams_and_exit_code_of_its_program() {
-    for scene in Scene::all() {
+    for fixture in SandboxFixture::all() {
         let script = "echo out; echo err >&2; exit 42";
-        let ran = scene.exec(&["sh", "-c", script]).expect(42);
+        let ran = fixture.exec(&["sh", "-c", script]).expect(42);
         assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("out\n", "err\n"));
-        scene.exec(&["sh", "-c", "kill -9 $$"]).expect(137);
-        assert_eq!(scene.exec(&["printf", "%s|", "a b", "$HOME"]).expect(0).stdout, "a b|$HOME|");
-        refused(&scene.exec(&["no-such-program"]), 127, "glovebox: there is no program `no-such-program`");
-        refused(&scene.exec(&["/etc/passwd"]), 126, "`/etc/passwd` cannot be started");
+        fixture.exec(&["sh", "-c", "kill -9 $$"]).expect(137);
+        assert_eq!(fixture.exec(&["printf", "%s|", "a b", "$HOME"]).expect(0).stdout, "a b|$HOME|");
+        refused(&fixture.exec(&["no-such-program"]), 127, "glovebox: there is no program `no-such-program`");
+        refused(&fixture.exec(&["/etc/passwd"]), 126, "`/etc/passwd` cannot be started");
 
         let input: Vec<u8> = (0..2_000_000_u32).map(|number| (number % 251) as u8).collect();
-        let mut cat = scene.command(&["exec", &scene.name(), "--", "cat"]);
+        let mut cat = fixture.command(&["exec", &fixture.name(), "--", "cat"]);
         let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut stdin, sent) = (cat.stdin.take().unwrap(), input.clone());
         let writing = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
@@ -30,37 +30,37 @@ fn exec_has_the_streams_and_exit_code_of_its_program() {
 
         // Nobody reads it any more: it is ended, not left.
         let mut yes =
-            scene.command(&["exec", &scene.name(), "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
+            fixture.command(&["exec", &fixture.name(), "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut first = [0; 2];
         yes.stdout.take().unwrap().read_exact(&mut first).unwrap();
         assert_eq!((&first, yes.wait().unwrap().code()), (b"y\n", Some(141)));
 
         // All that it writes comes with its end.
         for (full, code) in [(true, 1), (false, 141)] {
-            let words = ["exec", &scene.name(), "--", "echo", "short"];
-            assert_eq!(scene.command(&words).stdout(unwritable(full)).status().unwrap().code(), Some(code));
-            scene.exec(&["sh", "-c", "echo short > short"]).expect(0);
-            let words = ["cp", &scene.place("short"), "-"];
-            assert_eq!(scene.command(&words).stdout(unwritable(full)).status().unwrap().code(), Some(code));
+            let words = ["exec", &fixture.name(), "--", "echo", "short"];
+            assert_eq!(fixture.command(&words).stdout(unwritable(full)).status().unwrap().code(), Some(code));
+            fixture.exec(&["sh", "-c", "echo short > short"]).expect(0);
+            let words = ["cp", &fixture.path("short"), "-"];
+            assert_eq!(fixture.command(&words).stdout(unwritable(full)).status().unwrap().code(), Some(code));
         }
-        scene.end();
+        fixture.end();
     }
 }
 
 #[test]
 fn program_in_the_sandbox_ends_when_exec_is_interrupted() {
-    for scene in Scene::all() {
-        let script = "echo $$ > pid; sleep 1000 & echo begun; wait";
-        let mut exec = scene.command(&["exec", &scene.name(), "--", "sh", "-c", script]);
+    for fixture in SandboxFixture::all() {
+        let script = "echo $$ > pid; sleep 1000 & echo started; wait";
+        let mut exec = fixture.command(&["exec", &fixture.name(), "--", "sh", "-c", script]);
         let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(exec.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "begun\n");
+        assert_eq!(line, "started\n");
         kill_process(Pid::from_child(&exec), Signal::INT).unwrap();
         assert_eq!(exec.wait().unwrap().code(), Some(130));
         wait_until("the program inside is gone", || {
-            scene.exec(&["sh", "-c", "kill -0 $(cat pid) 2>&-"]).code != 0
+            fixture.exec(&["sh", "-c", "kill -0 $(cat pid) 2>&-"]).code != 0
         });
-        scene.end();
+        fixture.end();
     }
 }

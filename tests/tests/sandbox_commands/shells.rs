@@ -2,55 +2,56 @@
 
 use portable_pty::PtySize;
 use rustix::process::{Pid, Signal, kill_process};
-use tests::terminal::Terminal;
+use tests::terminal::TestTerminal;
 
-use super::Scene;
+use super::SandboxFixture;
 
 #[test]
 fn shell_has_a_terminal_with_size_and_signals() {
-    for scene in Scene::all() {
-        let name = scene.name();
-        let mut shell = Terminal::start(&scene.command(&["shell", &name]));
+    for fixture in SandboxFixture::all() {
+        let name = fixture.name();
+        let mut shell = TestTerminal::start(&fixture.command(&["shell", &name]));
         shell.type_text("echo $((40+2)) $COLOR; stty size\r");
-        shell.until("42 green");
-        shell.until("33 101");
+        shell.wait_for("42 green");
+        shell.wait_for("33 101");
         let size = PtySize { rows: 20, cols: 72, pixel_width: 0, pixel_height: 0 };
         shell.pair.master.resize(size).unwrap();
         // The size goes before the keys that come after it, but the signal may come after them.
         shell.type_text("until stty size | grep '^20 72$'; do sleep 0.05; done\r");
-        shell.until("20 72\r\n");
-        shell.type_text("echo begun''; sleep 1000; echo $?''x\r");
-        shell.until("begun\r\n");
+        shell.wait_for("20 72\r\n");
+        shell.type_text("echo started''; sleep 1000; echo $?''x\r");
+        shell.wait_for("started\r\n");
         // One that comes while the shell is starting the program is its own, and it goes on.
         shell.type_until("\x03echo still'' here\r", "still here");
         shell.type_until_end("exit 9\r", 9);
-        scene.end();
+        fixture.end();
     }
 }
 
 #[test]
 fn program_reads_the_terminal_and_interrupt_exits_with_130() {
-    let scene = Scene::local();
-    let name = scene.name();
+    let fixture = SandboxFixture::local();
+    let name = fixture.name();
     for (typed, code) in [("\x04", 0), ("\x03", 130)] {
-        let mut exec = Terminal::start(&scene.command(&["exec", &name, "--", "sed", "-u", "s/^/got /"]));
+        let mut exec =
+            TestTerminal::start(&fixture.command(&["exec", &name, "--", "sed", "-u", "s/^/got /"]));
         exec.type_text("one\r");
-        exec.until("got one");
+        exec.wait_for("got one");
         exec.type_text(typed);
         exec.wait_for_end(code);
     }
-    scene.end();
+    fixture.end();
 }
 
 #[test]
 fn terminal_settings_are_restored_when_the_shell_ends() {
-    let scene = Scene::local();
-    let name = scene.name();
+    let fixture = SandboxFixture::local();
+    let name = fixture.name();
     let endings: [(&str, u32); 3] = [("exit", 3), ("signal", 130), ("server", 1)];
     for (ending, code) in endings {
         let mut shell =
-            Terminal::start(&scene.command(&["shell", &name, "--", "echo ready; read x; exit 3"]));
-        shell.until("ready");
+            TestTerminal::start(&fixture.command(&["shell", &name, "--", "echo ready; read x; exit 3"]));
+        shell.wait_for("ready");
         assert!(shell.settings().contains(" -echo "), "{}", shell.settings());
         match ending {
             "exit" => shell.type_text("\r"),
@@ -59,7 +60,7 @@ fn terminal_settings_are_restored_when_the_shell_ends() {
                 kill_process(pid, Signal::TERM).unwrap();
             }
             _ => {
-                scene.run(&["rm", &name]).expect(0);
+                fixture.run(&["rm", &name]).expect(0);
             }
         }
         shell.wait_for_end(code);
@@ -68,5 +69,5 @@ fn terminal_settings_are_restored_when_the_shell_ends() {
             assert!(after.contains(setting), "{ending}: {after}");
         }
     }
-    scene.end();
+    fixture.end();
 }

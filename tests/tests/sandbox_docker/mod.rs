@@ -41,21 +41,21 @@ async fn error_is_typed_when_the_image_cannot_be_pulled() {
     let mut spec = spec(&backend);
     // A registry that nobody runs, on loopback.
     spec.image = Some("127.0.0.1:1/no/image:1".into());
-    let told = Mutex::new(Vec::new());
+    let reports = Mutex::new(Vec::new());
     let failed =
-        error(backend.provider().create(&spec, &|progress| told.lock().unwrap().push(progress)).await);
+        error(backend.provider().create(&spec, &|progress| reports.lock().unwrap().push(progress)).await);
     assert!(
         matches!(&failed, SandboxError::NoSuchImage { image, .. } if image == "127.0.0.1:1/no/image:1"),
         "{failed}"
     );
-    assert!(matches!(told.lock().unwrap().first(), Some(StartProgress::Pulling { .. })));
+    assert!(matches!(reports.lock().unwrap().first(), Some(StartProgress::Pulling { .. })));
 }
 
 #[tokio::test]
 async fn error_is_typed_when_the_engine_does_not_respond() {
     let folder = tempfile::tempdir().unwrap();
     let Some(backend) = DockerBackend::busybox() else { return };
-    let backend = backend.reached_at(format!("unix://{}/docker.sock", folder.path().display()));
+    let backend = backend.with_host(format!("unix://{}/docker.sock", folder.path().display()));
     let failed = error(backend.provider().create(&spec(&backend), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed}");
     assert!(failed.to_string().contains("is Docker running?"), "{failed}");
@@ -68,11 +68,11 @@ async fn engine_check_fails_within_two_seconds() {
     let folder = tempfile::tempdir().unwrap();
     let silent = folder.path().join("docker.sock");
     let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
-    let begun = Instant::now();
-    let backend = backend.reached_at(format!("unix://{}", silent.display()));
+    let started = Instant::now();
+    let backend = backend.with_host(format!("unix://{}", silent.display()));
     let failed = error(DockerProvider::new(backend.config()).answers().await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -108,7 +108,7 @@ async fn sweep_removes_only_unused_sandboxes() {
     let swept =
         sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
-    assert_eq!(backend.left_of(&swept[0]).await, Vec::<String>::new());
+    assert_eq!(backend.remains(&swept[0]).await, Vec::<String>::new());
     remove(&backend, kept_sandbox).await;
 }
 

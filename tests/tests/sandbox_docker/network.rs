@@ -44,6 +44,6 @@ async fn start_error_advises_the_user_when_network_does_not_exist() {
             detail.contains(&format!("docker network create {name}")) && !detail.contains('\n'),
             "{detail}"
         );
-        assert_eq!(backend.left_of(&backend.id_of(&spec)).await, Vec::<String>::new());
+        assert_eq!(backend.remains(&backend.id_of(&spec)).await, Vec::<String>::new());
     }
 }

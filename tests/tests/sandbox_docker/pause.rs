@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::sandbox::{SandboxError, SandboxState, SnapshotPurpose};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{
-    Backend, OutputRecorder, command, command_result, error, id, place, remove, run,
+    Backend, OutputRecorder, command, command_result, create_sandbox, error, id, remove, run,
 };
 use tokio::time::{sleep, timeout};
 
@@ -16,13 +16,13 @@ const LONG: Duration = Duration::from_secs(17);
 async fn shell_processes_and_connection_survive_a_pause() {
     let Some(backend) = DockerBackend::debian() else { return };
     let provider = backend.provider();
-    let sandbox = place(&backend).await;
+    let sandbox = create_sandbox(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "kept=value").await;
     let (output, second) = (OutputRecorder::default(), id(2));
-    let (request, listener) = (command("echo beg''un; sleep 2; echo $kept"), output.listener());
+    let (request, listener) = (command("echo star''ted; sleep 2; echo $kept"), output.listener());
     let pausing = async {
-        output.until("begun").await;
+        output.wait_for("started").await;
         provider.pausing().unwrap().pause(&name).await.unwrap();
         provider.pausing().unwrap().pause(&name).await.unwrap(); // no error twice
         let found = provider.list().await.unwrap().into_iter().find(|placed| placed.sandbox == name);
@@ -49,7 +49,7 @@ async fn shell_processes_and_connection_survive_a_pause() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attach_resumes_a_paused_sandbox() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    let sandbox = place(&backend).await;
+    let sandbox = create_sandbox(&backend).await;
     run(&*sandbox, 1, "kept=value").await;
     let lease = sandbox.lease().clone();
     drop(sandbox);

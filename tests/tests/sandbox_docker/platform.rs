@@ -44,5 +44,5 @@ async fn start_error_names_the_requirement_when_gpus_are_missing() {
     let failed = error(provider.create(&spec, &|_| {}).await);
     assert!(matches!(failed, SandboxError::Start { .. }), "{failed:?}");
     assert!(failed.to_string().contains("NVIDIA Container Toolkit"), "{failed}");
-    assert_eq!(backend.left_of(&backend.id_of(&spec)).await, Vec::<String>::new());
+    assert_eq!(backend.remains(&backend.id_of(&spec)).await, Vec::<String>::new());
 }

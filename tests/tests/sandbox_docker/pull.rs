@@ -25,12 +25,12 @@ const PIECE_PAUSE: Duration = Duration::from_millis(30);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pull_progress_has_received_and_total_bytes() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    let registry = Registry::start(Manner::Serves).await;
+    let registry = TestRegistry::start(RegistryBehaviour::Serves).await;
     let spec = SandboxSpec { image: Some(registry.image()), ..spec(&backend) };
-    let told = Mutex::new(Vec::new());
+    let reports = Mutex::new(Vec::new());
     let on_progress = |progress: StartProgress| {
         if let StartProgress::Pulling { received_bytes, total_bytes, .. } = progress {
-            told.lock().unwrap().push((received_bytes, total_bytes));
+            reports.lock().unwrap().push((received_bytes, total_bytes));
         }
     };
     // Whether this image can be started is not the question: it holds two files of noise.
@@ -39,24 +39,26 @@ async fn pull_progress_has_received_and_total_bytes() {
     backend.provider().destroy(&backend.id_of(&spec)).await.unwrap();
     backend.engine().await.remove_image(&registry.image(), None::<RemoveImageOptions>, None).await.unwrap();
 
-    let told = told.into_inner().unwrap();
+    let reports = reports.into_inner().unwrap();
     let all = u64::try_from(registry.layers_length).unwrap();
-    assert!(told.is_sorted_by_key(|(received, _)| *received), "{told:?}");
+    assert!(reports.is_sorted_by_key(|(received, _)| *received), "{reports:?}");
     assert!(
-        told.iter().any(|(received, total)| *total == Some(all) && *received > 0 && *received < all),
-        "{told:?}"
+        reports.iter().any(|(received, total)| *total == Some(all) && *received > 0 && *received < all),
+        "{reports:?}"
     );
     assert!(
-        told.iter().all(|(received, total)| received <= &all && total.is_none_or(|total| total <= all)),
-        "{told:?}"
+        reports.iter().all(|(received, total)| received <= &all && total.is_none_or(|total| total <= all)),
+        "{reports:?}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pull_fails_in_time_when_registry_refuses_or_hangs() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    for (manner, reason) in [(Manner::Refuses, "docker login"), (Manner::Hangs, "not pulled within 2 s")] {
-        let registry = Registry::start(manner).await;
+    for (behaviour, reason) in
+        [(RegistryBehaviour::Refuses, "docker login"), (RegistryBehaviour::Hangs, "not pulled within 2 s")]
+    {
+        let registry = TestRegistry::start(behaviour).await;
         let spec = SandboxSpec { image: Some(registry.image()), ..spec(&backend) };
         let config = DockerConfig { pull_timeout: Duration::from_secs(2), ..backend.config() };
         let provider = DockerProvider::new(config);
@@ -74,14 +76,19 @@ const PASSWORD: &str = "a:secret";
 const SHOWN: &str = "basic bWU6YTpzZWNyZXQ=";
 
 /// Creates a sandbox from an image of this registry, with these files beside the program's home and on its path.
-fn create(registry: &Registry, client_config: &str, helper: Option<&str>, is_told_folder: bool) -> String {
+fn create(
+    registry: &TestRegistry,
+    client_config: &str,
+    helper: Option<&str>,
+    has_config_variable: bool,
+) -> String {
     let home = Home::new();
-    let folder = home.path().join(if is_told_folder { "elsewhere" } else { ".docker" });
+    let folder = home.path().join(if has_config_variable { "elsewhere" } else { ".docker" });
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("config.json"), client_config).unwrap();
     let mut command =
         home.glovebox(&["sandbox", "create", "--runtime", "docker", "--image", &registry.image()]);
-    if is_told_folder {
+    if has_config_variable {
         command.env("DOCKER_CONFIG", &folder);
     }
     if let Some(helper) = helper {
@@ -90,15 +97,15 @@ fn create(registry: &Registry, client_config: &str, helper: Option<&str>, is_tol
         let path = std::env::var("PATH").unwrap();
         command.env("PATH", format!("{}:{path}", home.path().display()));
     }
-    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let stderr = String::from_utf8(command.output().unwrap().stderr).unwrap();
     home.run(&["sandbox", "rm", "--runtime", "docker", "--all"]).expect(0);
-    said
+    stderr
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn registry_login_is_read_from_docker_config_and_helpers() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    let registry = Registry::start(Manner::WantsLogin).await;
+    let registry = TestRegistry::start(RegistryBehaviour::WantsLogin).await;
     let place = registry.address.to_string();
     let without = create(&registry, "{}", None, false);
     assert!(without.contains("does not exist") && without.contains("docker login"), "{without}");
@@ -109,15 +116,15 @@ async fn registry_login_is_read_from_docker_config_and_helpers() {
     let own = json!({"credHelpers": {&place: "glovebox-test"}, "credsStore": "no-such-helper"}).to_string();
     let answer = json!({"ServerURL": &place, "Username": USER, "Secret": PASSWORD});
     let helper = format!("#!/bin/sh\n[ \"$1 $(cat)\" = 'get {place}' ] && echo '{answer}'\n");
-    for (config, helper, is_told_folder) in [
+    for (config, helper, has_config_variable) in [
         (&written, None, false),
         (&written, None, true),
         (&store, Some(&helper), false),
         (&own, Some(&helper), true),
     ] {
-        let said = create(&registry, config, helper.map(String::as_str), is_told_folder);
+        let output = create(&registry, config, helper.map(String::as_str), has_config_variable);
         // Whether this image can be started is not the question: it holds two files of noise.
-        assert!(!said.contains("does not exist"), "{said}");
+        assert!(!output.contains("does not exist"), "{output}");
         backend
             .engine()
             .await
@@ -130,7 +137,7 @@ async fn registry_login_is_read_from_docker_config_and_helpers() {
 }
 
 #[derive(Clone, Copy)]
-enum Manner {
+enum RegistryBehaviour {
     Serves,
     WantsLogin,
     Refuses,
@@ -138,13 +145,13 @@ enum Manner {
 }
 
 /// One image behind the registry's API, in plain HTTP; engines allow that on loopback. Ends with the test's runtime.
-struct Registry {
+struct TestRegistry {
     address: std::net::SocketAddr,
     layers_length: usize,
 }
 
-impl Registry {
-    async fn start(manner: Manner) -> Self {
+impl TestRegistry {
+    async fn start(behaviour: RegistryBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let documents = Arc::new(documents());
@@ -152,7 +159,7 @@ impl Registry {
             documents.iter().filter(|document| document.is_layer).map(|layer| layer.body.len()).sum();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, manner, Arc::clone(&documents)));
+                tokio::spawn(answer(stream, behaviour, Arc::clone(&documents)));
             }
         });
         Self { address, layers_length }
@@ -163,7 +170,7 @@ impl Registry {
     }
 }
 
-struct Document {
+struct RegistryDocument {
     path: String,
     kind: &'static str,
     is_layer: bool,
@@ -171,8 +178,8 @@ struct Document {
 }
 
 /// The manifest and what it names by digest.
-fn documents() -> Vec<Document> {
-    let blob = |kind, is_layer, body: Vec<u8>| Document {
+fn documents() -> Vec<RegistryDocument> {
+    let blob = |kind, is_layer, body: Vec<u8>| RegistryDocument {
         path: format!("/v2/glovebox/noise/blobs/{}", digest_of(&body)),
         kind,
         is_layer,
@@ -197,11 +204,16 @@ fn documents() -> Vec<Document> {
     .to_string();
     let mut documents = vec![
         blob(config_kind, false, config.into()),
-        Document { path: "/v2/".into(), kind: "application/json", is_layer: false, body: "{}".into() },
+        RegistryDocument {
+            path: "/v2/".into(),
+            kind: "application/json",
+            is_layer: false,
+            body: "{}".into(),
+        },
     ];
     for name in ["1".to_owned(), digest_of(manifest.as_bytes())] {
         let (path, body) = (format!("/v2/glovebox/noise/manifests/{name}"), manifest.clone().into());
-        documents.push(Document { path, kind, is_layer: false, body });
+        documents.push(RegistryDocument { path, kind, is_layer: false, body });
     }
     documents.extend(layers.into_iter().map(|layer| blob(layer_kind, true, layer)));
     documents
@@ -225,7 +237,11 @@ fn digest_of(bytes: &[u8]) -> String {
     format!("sha256:{digits}")
 }
 
-async fn answer(mut stream: TcpStream, manner: Manner, documents: Arc<Vec<Document>>) -> std::io::Result<()> {
+async fn answer(
+    mut stream: TcpStream,
+    behaviour: RegistryBehaviour,
+    documents: Arc<Vec<RegistryDocument>>,
+) -> std::io::Result<()> {
     let (reading, mut writing) = stream.split();
     let mut lines = BufReader::new(reading).lines();
     let request = lines.next_line().await?.unwrap_or_default();
@@ -238,12 +254,16 @@ async fn answer(mut stream: TcpStream, manner: Manner, documents: Arc<Vec<Docume
     let mut words = request.split(' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let found = documents.iter().find(|document| document.path == path);
-    let (status, kind, body): (_, _, &[u8]) = match (manner, found) {
-        (Manner::Hangs, _) => return std::future::pending().await,
-        (Manner::WantsLogin, _) if !shows_login => ("401 Unauthorized", "application/json", b"{}"),
-        (Manner::Refuses, _) => ("401 Unauthorized", "application/json", b"{}"),
-        (Manner::Serves | Manner::WantsLogin, Some(found)) => ("200 OK", found.kind, &found.body),
-        (Manner::Serves | Manner::WantsLogin, None) => ("404 Not Found", "application/json", b"{}"),
+    let (status, kind, body): (_, _, &[u8]) = match (behaviour, found) {
+        (RegistryBehaviour::Hangs, _) => return std::future::pending().await,
+        (RegistryBehaviour::WantsLogin, _) if !shows_login => ("401 Unauthorized", "application/json", b"{}"),
+        (RegistryBehaviour::Refuses, _) => ("401 Unauthorized", "application/json", b"{}"),
+        (RegistryBehaviour::Serves | RegistryBehaviour::WantsLogin, Some(found)) => {
+            ("200 OK", found.kind, &found.body)
+        }
+        (RegistryBehaviour::Serves | RegistryBehaviour::WantsLogin, None) => {
+            ("404 Not Found", "application/json", b"{}")
+        }
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nwww-authenticate: Basic realm=\"test\"\r\ndocker-distribution-api-version: registry/2.0\r\n\

@@ -6,13 +6,13 @@ use bollard::query_parameters::{ListImagesOptionsBuilder, RemoveImageOptions};
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec, SnapshotPurpose, sweep_snapshots};
 use sandbox::{DockerConfig, DockerProvider};
 use tests::sandbox_contract::docker::DockerBackend;
-use tests::sandbox_contract::{Backend, error, place, remove, run, spec};
+use tests::sandbox_contract::{Backend, create_sandbox, error, remove, run, spec};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fork_has_the_files_and_runs_independently() {
     let Some(backend) = DockerBackend::debian() else { return };
     let engine = backend.engine().await;
-    let first = place(&backend).await;
+    let first = create_sandbox(&backend).await;
     run(&*first, 1, "echo one > file; mkdir -p /opt/tool && echo two > /opt/tool/file").await;
     let snapshot = backend
         .provider()
@@ -99,7 +99,7 @@ async fn fork_has_the_images_settings_when_it_has_a_workspace() {
 #[tokio::test]
 async fn failed_snapshot_leaves_no_image() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    let sandbox = place(&backend).await;
+    let sandbox = create_sandbox(&backend).await;
     let owner = format!("glovebox.snapshot={}", backend.config().owner);
     let purpose = SnapshotPurpose::Keep(Some("No Name!"));
     let failed = error(

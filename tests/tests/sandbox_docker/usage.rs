@@ -2,12 +2,12 @@
 
 use engine::sandbox::ResourceLimits;
 use tests::sandbox_contract::docker::DockerBackend;
-use tests::sandbox_contract::{Backend, place, remove, run, spec};
+use tests::sandbox_contract::{Backend, create_sandbox, remove, run, spec};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usage_has_consumption_and_limits() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    let sandbox = place(&backend).await;
+    let sandbox = create_sandbox(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     let ResourceLimits { memory_bytes, .. } = spec(&backend).resources;
     let idle = backend.provider().monitoring().unwrap().usage(&name).await.unwrap();
@@ -23,7 +23,7 @@ async fn usage_has_consumption_and_limits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logs_contain_the_output_of_the_server() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    let sandbox = place(&backend).await;
+    let sandbox = create_sandbox(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     // The supervisor is process 1, and says so when its server is killed.
     run(&*sandbox, 1, "(sleep 0.1; kill -9 $PPID) &").await;

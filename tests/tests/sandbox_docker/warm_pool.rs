@@ -47,7 +47,7 @@ async fn adopted(backend: &DockerBackend, provider: &DockerProvider) -> (Sandbox
     for _ in 0..20 {
         let spec = fitting(backend);
         let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
-        if backend.was_made_ahead(&sandbox.lease().sandbox_id).await {
+        if backend.is_from_pool(&sandbox.lease().sandbox_id).await {
             return (spec, sandbox);
         }
         remove(backend, sandbox).await;
@@ -106,7 +106,7 @@ async fn pool_is_not_used_when_spec_has_more_than_an_image() {
         SandboxSpec { volumes: vec!["cache:/cache:ro".parse().unwrap()], ..fitting(&backend) },
     ] {
         let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
-        assert!(!backend.was_made_ahead(&sandbox.lease().sandbox_id).await, "{spec:?}");
+        assert!(!backend.is_from_pool(&sandbox.lease().sandbox_id).await, "{spec:?}");
         remove(&backend, sandbox).await;
     }
     provider.wait_for_cleanup().await;
@@ -141,7 +141,7 @@ async fn create_is_not_delayed_when_the_pool_cannot_be_filled() {
     // A registry that nobody runs, on loopback.
     let provider = DockerProvider::new(pooled(&backend, "none", 2, Some("127.0.0.1:1/no/image:1".into())));
     let sandbox = provider.create(&fitting(&backend), &|_| {}).await.unwrap();
-    assert!(!backend.was_made_ahead(&sandbox.lease().sandbox_id).await);
+    assert!(!backend.is_from_pool(&sandbox.lease().sandbox_id).await);
     remove(&backend, sandbox).await;
     timeout(Duration::from_secs(10), provider.wait_for_cleanup()).await.unwrap();
     assert_eq!(provider.list().await.unwrap(), []);

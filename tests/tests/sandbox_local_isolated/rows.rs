@@ -10,8 +10,8 @@ use engine::sandbox::{OutputChunk, Sandbox, SandboxProvider as _, Volume};
 use protocol::sandbox_api::ProcessRequest;
 use sandbox::{LocalConfig, LocalProvider};
 use tempfile::TempDir;
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::{place, remove, run, spec};
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::{create_sandbox, remove, run, spec};
 
 use super::{outside, outside_parent};
 
@@ -85,7 +85,7 @@ fn attributes(path: &Path) -> (u32, u32, u32, i64, bool) {
     (found.mode(), found.uid(), found.gid(), found.mtime(), has_attribute)
 }
 
-pub(super) async fn attributes_outside_cannot_be_changed(backend: &Local) {
+pub(super) async fn attributes_outside_cannot_be_changed(backend: &LocalBackend) {
     // What is seen and belongs to the user: a tool at home, and a volume that is only to be read.
     let home = outside();
     let tool = home.path().join(".local/bin/tool");
@@ -143,9 +143,9 @@ pub(super) async fn attributes_outside_cannot_be_changed(backend: &Local) {
     provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
 }
 
-pub(super) async fn other_host_files_are_not_visible(backend: &Local) {
+pub(super) async fn other_host_files_are_not_visible(backend: &LocalBackend) {
     let folders = foreign_folders();
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     for (number, folder) in (1..).zip(&folders) {
         let path = folder.path().display();
         let seen = run(&*sandbox, number, &format!("cat {path}/file; ls {path}")).await.content;
@@ -165,7 +165,7 @@ pub(super) async fn other_host_files_are_not_visible(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn files_of_root_are_not_visible(backend: &Local) {
+pub(super) async fn files_of_root_are_not_visible(backend: &LocalBackend) {
     if !is_root() {
         return; // There is nothing that this user may read and others may not, but in its home.
     }
@@ -176,7 +176,7 @@ pub(super) async fn files_of_root_are_not_visible(backend: &Local) {
         std::fs::set_permissions(path, Permissions::from_mode(0o640)).unwrap();
     };
     write_secret(&secret);
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let path = folder.path().display();
     let seen = run(&*sandbox, 1, &format!("cat {path}/file {path}/secret")).await.content;
     assert!(seen.contains("canary-of-the-host") && !seen.contains("canary-of-root"), "{seen}");
@@ -201,7 +201,7 @@ for path in ('/proc/kcore', '/proc/kmsg', '/proc/keys'):
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn host_sockets_are_not_reachable(backend: &Local) {
+pub(super) async fn host_sockets_are_not_reachable(backend: &LocalBackend) {
     let folders = foreign_folders();
     let listen =
         |folder: &TempDir| tokio::net::UnixListener::bind(folder.path().join("engine.sock")).unwrap();
@@ -218,7 +218,7 @@ pub(super) async fn host_sockets_are_not_reachable(backend: &Local) {
     }
 }
 
-pub(super) async fn abstract_sockets_are_not_reachable(backend: &Local) {
+pub(super) async fn abstract_sockets_are_not_reachable(backend: &LocalBackend) {
     use std::os::linux::net::SocketAddrExt as _;
     let name = backend.state_dir().display().to_string(); // no other test's
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
@@ -241,8 +241,8 @@ fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-pub(super) async fn sandbox_has_its_own_loopback(backend: &Local) {
-    let sandbox = place(backend).await;
+pub(super) async fn sandbox_has_its_own_loopback(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     let own = "python3 -c \"import socket; l = socket.create_server(('127.0.0.1', 0)); \
                socket.create_connection(l.getsockname()); print('conn' + 'ected')\"; ls /sys/class/net 2>/dev/null; \
                tail -n +3 /proc/net/dev | cut -d: -f1";
@@ -253,9 +253,9 @@ pub(super) async fn sandbox_has_its_own_loopback(backend: &Local) {
 }
 
 /// A process of the host that ends with the test.
-struct Bystander(std::process::Child);
+struct HostProcess(std::process::Child);
 
-impl Bystander {
+impl HostProcess {
     fn start() -> Self {
         Self(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
     }
@@ -271,17 +271,17 @@ impl Bystander {
     }
 }
 
-impl Drop for Bystander {
+impl Drop for HostProcess {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 }
 
-pub(super) async fn foreign_processes_cannot_be_changed(backend: &Local) {
-    let mut bystander = Bystander::start();
+pub(super) async fn foreign_processes_cannot_be_changed(backend: &LocalBackend) {
+    let mut bystander = HostProcess::start();
     let before = bystander.state();
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let attempts = format!(
         "import resource, signal\n\
          pid = {}\n\
@@ -316,11 +316,11 @@ pub(super) async fn foreign_processes_cannot_be_changed(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn keys_and_ipc_objects_are_isolated(backend: &Local) {
+pub(super) async fn keys_and_ipc_objects_are_isolated(backend: &LocalBackend) {
     let made = Command::new("ipcmk").args(["--shmem", "4096", "--mode", "0666"]).output().unwrap();
-    let said = String::from_utf8(made.stdout).unwrap();
-    let id: u32 = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
-    let sandbox = place(backend).await;
+    let output = String::from_utf8(made.stdout).unwrap();
+    let id: u32 = output.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let sandbox = create_sandbox(backend).await;
     let attempts = format!(
         "attempt('add a key', lambda: call(248, b'user', b'planted', b'x', 1, -3))\n\
          attempt('request a key', lambda: call(249, b'user', b'planted', None, 0))\n\
@@ -337,8 +337,8 @@ pub(super) async fn keys_and_ipc_objects_are_isolated(backend: &Local) {
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn set_id_files_cannot_be_created(backend: &Local) {
-    let sandbox = place(backend).await;
+pub(super) async fn set_id_files_cannot_be_created(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     let attempts = "
 os.umask(0)
 open('own', 'w').close()
@@ -368,8 +368,8 @@ os.chmod('own', 0o755)
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn persistent_memory_is_bounded(backend: &Local) {
-    let sandbox = place(backend).await;
+pub(super) async fn persistent_memory_is_bounded(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     let size = run(&*sandbox, 1, "df --block-size=1M --output=size /dev/shm | tail -n 1").await;
     assert_eq!(size.content.trim(), "64");
     let attempts = "
@@ -385,8 +385,8 @@ for path in ('/file', '/dev/file', '/dev/pts/file', '/run/file', '/var/file', '/
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn dangerous_system_calls_are_refused(backend: &Local) {
-    let sandbox = place(backend).await;
+pub(super) async fn dangerous_system_calls_are_refused(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
     let attempts = "
 import fcntl, termios
 for name, number in [('mount', 165), ('umount2', 166), ('pivot_root', 155), ('chroot', 161), ('unshare', 272), ('setns', 308),
@@ -418,12 +418,12 @@ attempt('capability', lambda: os.setxattr('attempts1.py', 'security.capability',
     remove(backend, sandbox).await;
 }
 
-pub(super) async fn descriptors_of_the_host_are_not_inherited(backend: &Local) {
+pub(super) async fn descriptors_of_the_host_are_not_inherited(backend: &LocalBackend) {
     let folder = folder_in(outside_parent());
     let flags = rustix::fs::OFlags::RDONLY;
     let opened = rustix::fs::open(folder.path().join("file"), flags, rustix::fs::Mode::empty()).unwrap();
     let number = opened.into_raw_fd();
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let search = format!("cat <&{number}; for each in /proc/[0-9]*/fd/*; do readlink $each; done");
     let seen = run(&*sandbox, 1, &format!("({search}) 2>/dev/null")).await.content;
     // A program without a terminal is started in another way.
@@ -441,7 +441,7 @@ pub(super) async fn descriptors_of_the_host_are_not_inherited(backend: &Local) {
 }
 
 /// A link out of the home may be the work of a sandbox that had the home as its workspace.
-pub(super) async fn tools_outside_the_home_are_not_visible(backend: &Local) {
+pub(super) async fn tools_outside_the_home_are_not_visible(backend: &LocalBackend) {
     let (home, elsewhere) = (outside(), folder_in(outside_parent()));
     std::os::unix::fs::symlink(elsewhere.path(), home.path().join(".pyenv")).unwrap();
     let mut config = backend.config(backend.server());

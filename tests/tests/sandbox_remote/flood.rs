@@ -39,7 +39,8 @@ fn list(address: SocketAddr) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_is_served_during_a_flood_of_a_sandbox_host() {
     let backend = SandboxHostBackend::over_local().unwrap();
-    let address = backend.lend(SandboxHostBackend::<tests::sandbox_contract::local::Local>::host_config());
+    let address =
+        backend.start_host(SandboxHostBackend::<tests::sandbox_contract::local::LocalBackend>::host_config());
     let scene = tokio::task::spawn_blocking(move || {
         for beginning in HALF_REQUESTS {
             let mut flood = Vec::new();
@@ -64,7 +65,8 @@ async fn client_is_served_during_a_flood_of_a_sandbox_host() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn early_refusal_reaches_a_client_that_still_sends() {
     let backend = SandboxHostBackend::over_local().unwrap();
-    let address = backend.lend(SandboxHostBackend::<tests::sandbox_contract::local::Local>::host_config());
+    let address =
+        backend.start_host(SandboxHostBackend::<tests::sandbox_contract::local::LocalBackend>::host_config());
     let scene = tokio::task::spawn_blocking(move || {
         for (path, status) in
             [("/start", "403"), ("/sandboxes/glovebox-c/v1/files?path=/a", "403"), ("/no", "404")]

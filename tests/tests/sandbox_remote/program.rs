@@ -7,17 +7,17 @@ use std::process::{Child, Stdio};
 use engine::sandbox::{SandboxProvider, SandboxState};
 use rustix::process::{Pid, Signal, kill_process};
 use tests::glovebox::Home;
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::remote::{SECRET, client_of};
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::remote::{SECRET, client_for};
 use tests::sandbox_contract::{OutputRecorder, command, command_result, id, run, spec};
 
 /// The program, serving.
-struct Host {
+struct HostProcess {
     process: Child,
     address: SocketAddr,
 }
 
-impl Host {
+impl HostProcess {
     fn start(home: &Home, listen: &str, more: &[&str]) -> Self {
         let keys = home.write("keys", format!("ann:{SECRET}\n"));
         let mut command =
@@ -44,21 +44,21 @@ impl Host {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sandbox_host_recovers_its_leases_when_restarted_after_kill() {
     let home = Home::new();
-    let host = Host::start(&home, "127.0.0.1:0", &[]);
+    let host = HostProcess::start(&home, "127.0.0.1:0", &[]);
     let address = host.address;
-    let provider = client_of(address, SECRET);
-    let spec = spec(&Local::new().unwrap());
+    let provider = client_for(address, SECRET);
+    let spec = spec(&LocalBackend::new().unwrap());
     let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
     let lease = sandbox.lease().clone();
 
     // What runs does not notice, and its ending comes to whoever waits.
     let (output, first) = (OutputRecorder::default(), id(1));
     let (listener, request) =
-        (output.listener(), command("echo beg''un; while [ ! -e go ]; do sleep 0.05; done; echo do''ne"));
+        (output.listener(), command("echo star''ted; while [ ! -e go ]; do sleep 0.05; done; echo do''ne"));
     let again = async {
-        output.until("begun").await;
+        output.wait_for("started").await;
         host.kill();
-        let host = Host::start(&home, &address.to_string(), &[]);
+        let host = HostProcess::start(&home, &address.to_string(), &[]);
         let listed = provider.list().await.unwrap();
         assert_eq!((listed.len(), listed[0].condition), (1, SandboxState::Running));
         assert_eq!(listed[0].sandbox, lease.sandbox_id);
@@ -73,7 +73,7 @@ async fn sandbox_host_recovers_its_leases_when_restarted_after_kill() {
     // At an ordinary end they stay too.
     assert_eq!(host.end(Signal::TERM), Some(0));
     assert!(!home.processes().is_empty());
-    let host = Host::start(&home, &address.to_string(), &["--remove-at-end"]);
+    let host = HostProcess::start(&home, &address.to_string(), &["--remove-at-end"]);
     let sandbox = provider.attach(&lease).await.unwrap();
     assert_eq!(run(&*sandbox, 2, "echo still there").await.content.trim(), "still there");
     assert_eq!(host.end(Signal::INT), Some(0));

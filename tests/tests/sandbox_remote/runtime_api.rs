@@ -13,21 +13,21 @@ use axum::response::{IntoResponse, Response};
 use engine::sandbox::{Lifetime, SandboxError, SandboxProvider, SandboxSpec, SandboxState};
 use sandbox::{RemoteRuntimeConfig, RemoteRuntimeProvider};
 use serde_json::{Value, json};
-use tests::sandbox_contract::remote::{DirectServers, SERVER_KEY};
+use tests::sandbox_contract::remote::{DirectServerBackend, SERVER_KEY};
 use tests::sandbox_contract::{error, run};
 use tokio::net::TcpListener;
 
 /// The statuses and bodies of each route's answers, in their order.
-type Script = Vec<(&'static str, VecDeque<(u16, Value)>)>;
+type RouteScript = Vec<(&'static str, VecDeque<(u16, Value)>)>;
 
 /// Answers each route from its script; what the script does not name is 404, as V0's services say it.
 #[derive(Clone, Default)]
-struct Service {
-    answers: Arc<Mutex<Script>>,
+struct ScriptedService {
+    answers: Arc<Mutex<RouteScript>>,
     asked: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
-impl Service {
+impl ScriptedService {
     async fn serve(&self) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -49,7 +49,7 @@ impl Service {
 }
 
 async fn answer(
-    State(service): State<Service>,
+    State(service): State<ScriptedService>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -91,7 +91,7 @@ fn spec() -> SandboxSpec {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
-    let (backend, service) = (DirectServers::new().unwrap(), Service::default());
+    let (backend, service) = (DirectServerBackend::new().unwrap(), ScriptedService::default());
     let server = backend.start().await;
     let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
     let runtime = |status: &str| {
@@ -106,12 +106,12 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
         (200, json!({"runtime_id": "run-7", "pod_status": status, "status": "running", "url": ""}))
     };
     service.script("GET /api/runtime/run-7", [pod("Pending"), pod("ready")]);
-    let begun = Instant::now();
+    let started = Instant::now();
     let sandbox = provider.create(&spec(), &|_| {}).await.unwrap();
     assert!(
-        begun.elapsed() > Duration::from_secs(2),
+        started.elapsed() > Duration::from_secs(2),
         "it asks to wait a second each time: {:?}",
-        begun.elapsed()
+        started.elapsed()
     );
     assert_eq!(run(&*sandbox, 1, "echo there").await.content.trim(), "there");
     assert_eq!(sandbox.lease().sandbox_id.as_str(), "glovebox-talk-1");
@@ -149,10 +149,11 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
     provider.pausing().unwrap().resume(&lease.sandbox_id).await.unwrap();
     provider.destroy(&lease.sandbox_id).await.unwrap();
     let asked = service.asked();
-    let told: Vec<_> = asked.iter().filter(|(route, _)| route.starts_with("POST")).collect();
-    let routes: Vec<&str> = told.iter().map(|(route, _)| route.strip_prefix("POST /api/").unwrap()).collect();
+    let posts: Vec<_> = asked.iter().filter(|(route, _)| route.starts_with("POST")).collect();
+    let routes: Vec<&str> =
+        posts.iter().map(|(route, _)| route.strip_prefix("POST /api/").unwrap()).collect();
     assert_eq!(routes, ["resume", "pause", "pause", "resume", "stop", "stop"]);
-    assert!(told.iter().all(|(_, body)| *body == json!({"runtime_id": "run-7"})), "{told:?}");
+    assert!(posts.iter().all(|(_, body)| *body == json!({"runtime_id": "run-7"})), "{posts:?}");
 
     service.script("GET /api/list", [(200, json!({"runtimes": [runtime("paused"), {"runtime_id": "x"}]}))]);
     let listed = provider.list().await.unwrap();
@@ -166,18 +167,18 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
 
 #[tokio::test]
 async fn service_error_is_quoted_when_retries_or_time_run_out() {
-    let service = Service::default();
+    let service = ScriptedService::default();
     let address = service.serve().await;
     service.script("POST /api/start", [(503, json!({"detail": "no node \u{1b}[31m is free"}))]);
     let once = RemoteRuntimeConfig { enable_retries: false, ..config(address) };
     let short = RemoteRuntimeConfig { init_timeout: Duration::from_secs(2), ..config(address) };
     for (config, times) in [(once, 1..=1), (short, 2..=3)] {
-        let begun = Instant::now();
+        let started = Instant::now();
         let failed = error(RemoteRuntimeProvider::new(config).unwrap().create(&spec(), &|_| {}).await);
         assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
         let text = failed.to_string();
         assert!(text.contains("503") && text.contains("no node  [31m is free"), "{text}");
-        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
         let starts = service.asked().iter().filter(|(route, _)| route == "POST /api/start").count();
         assert!(times.contains(&starts), "{starts}");
     }
@@ -185,7 +186,7 @@ async fn service_error_is_quoted_when_retries_or_time_run_out() {
 
 #[tokio::test]
 async fn failed_sandbox_is_stopped_and_reported() {
-    let service = Service::default();
+    let service = ScriptedService::default();
     let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
     let runtime = json!({"runtime_id": "run-7", "url": "http://127.0.0.1:9", "status": "running"});
     service.script("POST /api/start", [(200, runtime.clone())]);
@@ -205,7 +206,7 @@ async fn failed_sandbox_is_stopped_and_reported() {
 
 #[tokio::test]
 async fn error_is_typed_when_runtime_api_is_invalid_or_silent() {
-    let service = Service::default();
+    let service = ScriptedService::default();
     service.script("GET /api/sessions/talk-1", [(200, json!("a web page"))]);
     let failed = error(
         RemoteRuntimeProvider::new(config(service.serve().await)).unwrap().create(&spec(), &|_| {}).await,
@@ -218,8 +219,8 @@ async fn error_is_typed_when_runtime_api_is_invalid_or_silent() {
         api_timeout: Duration::from_millis(300),
         ..config(silent.local_addr().unwrap())
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     let failed = error(RemoteRuntimeProvider::new(silent).unwrap().create(&spec(), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
 }

@@ -14,19 +14,19 @@ use sandbox::{
     RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider, SandboxHostConfig,
 };
 use tempfile::TempDir;
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::remote::{DirectServers, SECRET, SERVER_KEY, SandboxHostBackend};
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::remote::{DirectServerBackend, SECRET, SERVER_KEY, SandboxHostBackend};
 use tests::sandbox_contract::{Backend, error, run, spec};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 /// A certificate authority that nobody else knows.
-struct Authority {
+struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     folder: TempDir,
 }
 
-impl Authority {
+impl CertificateAuthority {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -85,18 +85,18 @@ fn server_at(address: SocketAddr, additional_ca: Option<PathBuf>) -> RemoteServe
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_server_is_used_only_when_its_certificate_is_valid() {
-    let (backend, authority) = (DirectServers::new().unwrap(), Authority::new());
+    let (backend, authority) = (DirectServerBackend::new().unwrap(), CertificateAuthority::new());
     let server = backend.start().await;
     let address = authority.in_front_of(server.address, "127.0.0.1").await;
     let sandbox = server_at(address, Some(authority.file())).create(&spec(&backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "echo over tls").await.content.trim(), "over tls");
 
     let elsewhere = authority.in_front_of(server.address, "elsewhere.test").await;
-    let other = Authority::new();
+    let other = CertificateAuthority::new();
     let missing = authority.folder.path().join("missing.pem");
     let empty = authority.folder.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
-    for (address, ca, said) in [
+    for (address, ca, message) in [
         (address, None, "UnknownIssuer"),
         (address, Some(other.file()), "does not hold"),
         (address, Some(missing), "missing.pem"),
@@ -106,20 +106,21 @@ async fn tls_server_is_used_only_when_its_certificate_is_valid() {
     ] {
         let failed = error(server_at(address, ca).create(&unplaced(), &|_| {}).await);
         assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
-        assert!(failed.to_string().contains(said), "{failed} does not say {said}");
+        assert!(failed.to_string().contains(message), "{failed} does not say {message}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
-    let (backend, authority) = (SandboxHostBackend::<Local>::over_local().unwrap(), Authority::new());
+    let (backend, authority) =
+        (SandboxHostBackend::<LocalBackend>::over_local().unwrap(), CertificateAuthority::new());
     // The proxy's address must be known before the host that it stands before: a port that is free now.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let listener = TcpListener::bind(free).await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    let host = backend.lend(SandboxHostConfig {
+    let host = backend.start_host(SandboxHostConfig {
         public_url: Some(url.parse().unwrap()),
-        ..SandboxHostBackend::<Local>::host_config()
+        ..SandboxHostBackend::<LocalBackend>::host_config()
     });
     let acceptor = authority.acceptor("127.0.0.1");
     tokio::spawn(async move {
@@ -142,13 +143,13 @@ async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
     assert_eq!(run(&*sandbox, 1, "echo lent over tls").await.content.trim(), "lent over tls");
     provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
 
-    let host = backend.lend(SandboxHostBackend::<Local>::host_config());
+    let host = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
     let unaware = authority.in_front_of(host, "127.0.0.1").await;
     let spec = spec(&backend);
     let failed = error(client(&format!("https://{unaware}")).create(&spec, &|_| {}).await);
     assert!(failed.to_string().contains("--public-url"), "{failed}");
     let sandbox = format!("glovebox-{}", spec.conversation).parse().unwrap();
-    assert_eq!(backend.left_of(&sandbox).await, Vec::<String>::new());
+    assert_eq!(backend.remains(&sandbox).await, Vec::<String>::new());
 }
 
 fn unplaced() -> SandboxSpec {

@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use engine::sandbox::{Sandbox, SandboxError, SandboxProvider};
 use sandbox::{SshConfig, SshProvider, UnknownHosts};
-use tests::sandbox_contract::ssh::Ssh;
+use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{error, spec};
-use tests::sshd::{Options, USER, new_key};
+use tests::sshd::{SshdOptions, USER, new_key};
 
 /// Looks at what is placed: a login and a command, and nothing is uploaded.
 async fn log_in(config: SshConfig) -> Result<(), SandboxError> {
     SshProvider::new(config).list().await.map(drop)
 }
 
-fn config_of(backend: &Ssh) -> SshConfig {
+fn config_of(backend: &SshBackend) -> SshConfig {
     backend.config(backend.server())
 }
 
 /// Ends when it is dropped.
-struct Agent(Child, std::path::PathBuf);
+struct SshAgent(Child, std::path::PathBuf);
 
-impl Agent {
+impl SshAgent {
     fn with_key(folder: &Path, key: &Path) -> Self {
         let socket = folder.join("agent");
         let mut agent = Command::new("/usr/bin/ssh-agent");
@@ -52,7 +52,7 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for SshAgent {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -61,7 +61,7 @@ impl Drop for Agent {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_every_kind_are_accepted_from_files() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let folder = backend.sshd.client_home().join(".ssh");
     std::fs::remove_file(folder.join("id_ed25519")).unwrap();
     std::fs::remove_file(folder.join("id_ed25519.pub")).unwrap();
@@ -82,13 +82,13 @@ async fn keys_of_every_kind_are_accepted_from_files() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn encrypted_key_is_named_when_no_ssh_agent_holds_it() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let folder = tempfile::tempdir().unwrap();
     let encrypted = backend.sshd.client_home().join(".ssh/id_ed25519");
     for kind in ["ed25519", "rsa"] {
         let plain = folder.path().join(kind);
         new_key(&plain, kind, "");
-        let agent = Agent::with_key(folder.path(), &plain);
+        let agent = SshAgent::with_key(folder.path(), &plain);
         backend.sshd.accept_keys(&std::fs::read_to_string(plain.with_extension("pub")).unwrap());
         // The same key, locked: what a user with an agent has on disk.
         std::fs::copy(&plain, &encrypted).unwrap();
@@ -121,7 +121,7 @@ async fn encrypted_key_is_named_when_no_ssh_agent_holds_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_host_is_treated_according_to_the_policy() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let known_hosts = || {
         std::fs::read_to_string(backend.sshd.client_home().join(".ssh/known_hosts"))
             .unwrap()
@@ -170,7 +170,7 @@ async fn unknown_host_is_treated_according_to_the_policy() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_host_key_error_names_the_line_of_the_known_key() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let folder = tempfile::tempdir().unwrap();
     for kind in ["ed25519", "ecdsa"] {
         let other = folder.path().join(kind);
@@ -206,16 +206,18 @@ async fn changed_host_key_error_names_the_line_of_the_known_key() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn host_is_reached_through_a_jump_host() {
-    let Some(backend) = Ssh::new() else { return };
-    let Some(between) = Ssh::with(&Options { settings: "LogLevel DEBUG", ..Options::default() }) else {
+    let Some(backend) = SshBackend::new() else { return };
+    let Some(between) =
+        SshBackend::with(&SshdOptions { settings: "LogLevel DEBUG", ..SshdOptions::default() })
+    else {
         return;
     };
-    let keys = |backend: &Ssh| {
+    let keys = |backend: &SshBackend| {
         let key = backend.sshd.client_home().join(".ssh/id_ed25519.pub");
         std::fs::read_to_string(key).unwrap()
     };
     between.sshd.accept_keys(&keys(&backend));
-    let host_key = |backend: &Ssh| {
+    let host_key = |backend: &SshBackend| {
         let known = std::fs::read_to_string(backend.sshd.client_home().join(".ssh/known_hosts")).unwrap();
         known.replace("[127.0.0.1]:*", &format!("[127.0.0.1]:{}", backend.sshd.port()))
     };
@@ -243,7 +245,7 @@ async fn host_is_reached_through_a_jump_host() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn account_of_the_process_logs_in_when_user_is_not_set() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let program = |arguments: &[&str]| {
         let mut program = Command::new(tests::glovebox::binary());
         program.args(["sandbox"]).args(arguments).args(["--runtime", "ssh", "--host", "far"]);

@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxError, SandboxProvider};
 use sandbox::{SshConfig, SshProvider};
-use tests::sandbox_contract::ssh::Ssh;
+use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{Backend, error, spec};
-use tests::sshd::{Options, USER};
+use tests::sshd::{SshdOptions, USER};
 
 /// The error of a start, which must come soon and in one line.
-async fn refusal(backend: &Ssh, config: SshConfig) -> SandboxError {
-    let begun = Instant::now();
+async fn refusal(backend: &SshBackend, config: SshConfig) -> SandboxError {
+    let started = Instant::now();
     let spec = spec(backend);
     let failed = error(SshProvider::new(config).create(&spec, &|_| {}).await);
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert!(!failed.to_string().contains('\n'), "{failed}");
     assert_eq!(
-        backend.left_of(&format!("glovebox-{}", spec.conversation).parse().unwrap()).await,
+        backend.remains(&format!("glovebox-{}", spec.conversation).parse().unwrap()).await,
         Vec::<String>::new()
     );
     failed
@@ -31,7 +31,7 @@ fn assert_start(failed: &SandboxError, words: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rejected_key_error_has_a_hint() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     backend.sshd.accept_keys("");
     let failed = refusal(&backend, backend.config(backend.server())).await;
     assert_start(&failed, &["id_ed25519", "ssh-copy-id", USER]);
@@ -43,7 +43,7 @@ async fn rejected_key_error_has_a_hint() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn host_is_unavailable_when_it_does_not_respond() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap().port();
     let target = |port: u16| {
@@ -61,7 +61,7 @@ async fn host_is_unavailable_when_it_does_not_respond() {
 /// Whatever a host says instead of SSH, or after it, ends in an error and costs nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_fails_when_the_host_sends_endless_text() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     for greeting in [&b""[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n"] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -84,7 +84,9 @@ async fn start_fails_when_the_host_sends_endless_text() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_error_names_an_account_without_a_shell() {
-    let Some(backend) = Ssh::with(&Options { shell: Some("/usr/sbin/nologin"), ..Options::default() }) else {
+    let Some(backend) =
+        SshBackend::with(&SshdOptions { shell: Some("/usr/sbin/nologin"), ..SshdOptions::default() })
+    else {
         return;
     };
     let failed = refusal(&backend, backend.config(backend.server())).await;
@@ -93,7 +95,8 @@ async fn start_error_names_an_account_without_a_shell() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn greeting_of_a_login_shell_is_skipped() {
-    let Some(backend) = Ssh::with(&Options { shell: Some("/bin/bash"), ..Options::default() }) else {
+    let Some(backend) = SshBackend::with(&SshdOptions { shell: Some("/bin/bash"), ..SshdOptions::default() })
+    else {
         return;
     };
     std::fs::write(backend.sshd.home().join(".bashrc"), "echo glovebox started /nowhere; printf 'Welcome'\n")
@@ -104,7 +107,9 @@ async fn greeting_of_a_login_shell_is_skipped() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_error_names_a_home_that_is_not_writable() {
-    let Some(backend) = Ssh::with(&Options { locked_home: true, ..Options::default() }) else { return };
+    let Some(backend) = SshBackend::with(&SshdOptions { locked_home: true, ..SshdOptions::default() }) else {
+        return;
+    };
     let failed = refusal(&backend, backend.config(backend.server())).await;
     assert_start(&failed, &[".glovebox", "cannot be written", "denied"]);
 }
@@ -112,8 +117,8 @@ async fn start_error_names_a_home_that_is_not_writable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_error_reports_a_full_disk() {
     for without_sftp in [false, true] {
-        let options = Options { home_kib: Some(256), without_sftp, ..Options::default() };
-        let Some(backend) = Ssh::with(&options) else { return };
+        let options = SshdOptions { home_kib: Some(256), without_sftp, ..SshdOptions::default() };
+        let Some(backend) = SshBackend::with(&options) else { return };
         let failed = refusal(&backend, backend.config(backend.server())).await;
         assert_start(&failed, &["No space left", "make room"]);
     }
@@ -122,7 +127,10 @@ async fn start_error_reports_a_full_disk() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_error_names_an_unsupported_machine() {
     for (uname, words) in [("Darwin arm64", "Darwin on arm64"), ("Linux sparc", "Linux on sparc")] {
-        let Some(backend) = Ssh::with(&Options { uname: Some(uname), ..Options::default() }) else { return };
+        let Some(backend) = SshBackend::with(&SshdOptions { uname: Some(uname), ..SshdOptions::default() })
+        else {
+            return;
+        };
         let failed = refusal(&backend, backend.config(backend.server())).await;
         assert_start(&failed, &[words, std::env::consts::ARCH]);
     }

@@ -3,31 +3,31 @@
 use protocol::sandbox_api::ActionRequest;
 use sandbox::IsolationKind;
 use serde_json::json;
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::ssh::Ssh;
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::ssh::SshBackend;
 
-use super::scene::Scene;
+use super::fixture::BrowserFixture;
 use crate::pypi::packages;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_on_a_remote_loopback_is_browsed_over_ssh() {
-    let Some(backend) = Ssh::new() else { return };
-    let scene = Scene::on(backend).await;
-    let seen = scene.browse("form").await.well();
-    let poke = seen.has("Title: A form").id_of("generic '', clickable");
-    scene.act(&format!("click('{poke}')")).await.well().has("StaticText 'poked'");
-    scene.end().await;
+    let Some(backend) = SshBackend::new() else { return };
+    let fixture = BrowserFixture::with_backend(backend).await;
+    let seen = fixture.browse("form").await.expect_success();
+    let poke = seen.has("Title: A form").element_id("generic '', clickable");
+    fixture.act(&format!("click('{poke}')")).await.expect_success().has("StaticText 'poked'");
+    fixture.end().await;
 }
 
 /// The browser and the kernel of cells find what they need in what a sandbox sees.
 #[tokio::test(flavor = "multi_thread")]
 async fn browser_and_ipython_read_the_workspace_under_landlock() {
-    let Some(backend) = Local::isolated(IsolationKind::Landlock).await else { return };
-    let scene = Scene::on(backend).await;
+    let Some(backend) = LocalBackend::isolated(IsolationKind::Landlock).await else { return };
+    let fixture = BrowserFixture::with_backend(backend).await;
     let page = "<title>Of the workspace</title><button>Go</button>";
-    scene.run(&format!("echo '{page}' > page.html")).await;
-    let folder = &scene.sandbox.lease().working_dir;
-    let seen = scene.act(&format!("goto('file://{folder}/page.html')")).await.well();
+    fixture.run(&format!("echo '{page}' > page.html")).await;
+    let folder = &fixture.sandbox.lease().working_dir;
+    let seen = fixture.act(&format!("goto('file://{folder}/page.html')")).await.expect_success();
     seen.has("Title: Of the workspace").has("button 'Go'");
     if let Some(packages) = packages("ipython", include_str!("../../ipython.txt"), &[]) {
         // In the workspace a sandbox sees them, wherever this repository lies.
@@ -37,9 +37,9 @@ async fn browser_and_ipython_read_the_workspace_under_landlock() {
         let cell = json!({"action": "run_ipython", "args": {"code": code}, "timeout": 60.0});
         let cell: ActionRequest = serde_json::from_value(cell).unwrap();
         let environment = [("PYTHONPATH".to_owned(), format!("{folder}/ipython"))].into();
-        scene.sandbox.processes().unwrap().set_environment(&environment).await.unwrap();
-        let told = scene.perform(scene.next_id(), &cell).await.unwrap();
-        assert!(told.content.starts_with("2\n[Jupyter current"), "{told:?}");
+        fixture.sandbox.processes().unwrap().set_environment(&environment).await.unwrap();
+        let observation = fixture.perform(fixture.next_id(), &cell).await.unwrap();
+        assert!(observation.content.starts_with("2\n[Jupyter current"), "{observation:?}");
     }
-    scene.end().await;
+    fixture.end().await;
 }

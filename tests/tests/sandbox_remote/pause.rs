@@ -5,9 +5,9 @@ use std::time::Duration;
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxState};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::faults::FaultInjection as _;
-use tests::sandbox_contract::remote::{OTHER_SECRET, SECRET, SandboxHostBackend, client_of, lent_name};
+use tests::sandbox_contract::remote::{OTHER_SECRET, SECRET, SandboxHostBackend, client_for, leased_id};
 use tests::sandbox_contract::{
-    Backend, OutputRecorder, command, command_result, error, id, place, remove, run,
+    Backend, OutputRecorder, command, command_result, create_sandbox, error, id, remove, run,
 };
 use tokio::time::{sleep, timeout};
 
@@ -20,25 +20,25 @@ async fn condition(provider: &dyn SandboxProvider, sandbox: &protocol::SandboxId
 async fn leased_sandbox_is_paused_and_resumed() {
     let Some(backend) = SandboxHostBackend::<DockerBackend>::over_busybox() else { return };
     let provider = backend.provider();
-    let sandbox = place(&backend).await;
+    let sandbox = create_sandbox(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "kept=value").await;
     let (output, second) = (OutputRecorder::default(), id(2));
-    let (request, listener) = (command("echo beg''un; sleep 1; echo $kept"), output.listener());
+    let (request, listener) = (command("echo star''ted; sleep 1; echo $kept"), output.listener());
     let pausing = async {
-        output.until("begun").await;
+        output.wait_for("started").await;
         for _ in 0..2 {
             provider.pausing().unwrap().pause(&name).await.unwrap(); // no error twice
             assert_eq!(condition(&*provider, &name).await, SandboxState::Paused);
             assert_eq!(
-                condition(&*backend.below().provider(), &lent_name(&name)).await,
+                condition(&*backend.below().provider(), &leased_id(&name)).await,
                 SandboxState::Paused
             );
         }
         // Neither who looks at it nor who dials again lets it go on.
         assert!(backend.cut_connection(&name).await > 0);
         sleep(Duration::from_secs(3)).await;
-        assert_eq!(condition(&*backend.below().provider(), &lent_name(&name)).await, SandboxState::Paused);
+        assert_eq!(condition(&*backend.below().provider(), &leased_id(&name)).await, SandboxState::Paused);
         for _ in 0..2 {
             provider.pausing().unwrap().resume(&name).await.unwrap();
             assert_eq!(condition(&*provider, &name).await, SandboxState::Running);
@@ -67,8 +67,8 @@ async fn leased_sandbox_is_paused_and_resumed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sandbox_of_another_key_cannot_be_paused() {
     let Some(backend) = SandboxHostBackend::<DockerBackend>::over_busybox() else { return };
-    let address = backend.lend(SandboxHostBackend::<DockerBackend>::host_config());
-    let [ann, bob] = [SECRET, OTHER_SECRET].map(|secret| client_of(address, secret));
+    let address = backend.start_host(SandboxHostBackend::<DockerBackend>::host_config());
+    let [ann, bob] = [SECRET, OTHER_SECRET].map(|secret| client_for(address, secret));
     let sandbox = ann.create(&tests::sandbox_contract::spec(&backend), &|_| {}).await.unwrap();
     let name = sandbox.lease().sandbox_id.clone();
     assert!(matches!(error(bob.pausing().unwrap().pause(&name).await), SandboxError::Lost { .. }));
@@ -79,7 +79,7 @@ async fn sandbox_of_another_key_cannot_be_paused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pause_is_unsupported_when_the_host_cannot_pause() {
     let backend = SandboxHostBackend::over_local().unwrap();
-    let sandbox = place(&backend).await;
+    let sandbox = create_sandbox(&backend).await;
     let failed = error(backend.provider().pausing().unwrap().pause(&sandbox.lease().sandbox_id).await);
     assert!(matches!(failed, SandboxError::Unsupported { .. }), "{failed:?}");
     remove(&backend, sandbox).await;

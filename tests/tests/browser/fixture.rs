@@ -16,7 +16,7 @@ use protocol::action::{BrowseAction, BrowseInteractiveAction};
 use protocol::observation::BrowseObservation;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, Observation, ObservationKind};
-use tests::sandbox_contract::local::Local;
+use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend, command, id, spec};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 use super::pages;
 
 /// What is left behind is removed, and the server is ended.
-pub(super) struct Scene<B = Local> {
+pub(super) struct BrowserFixture<B = LocalBackend> {
     pub(super) backend: B,
     provider: Arc<dyn SandboxProvider>,
     pub(super) sandbox: Arc<dyn Sandbox>,
@@ -36,14 +36,14 @@ pub(super) struct Scene<B = Local> {
     next: AtomicU32,
 }
 
-impl Scene {
+impl BrowserFixture {
     pub(super) async fn new() -> Self {
-        Self::on(Local::new().unwrap()).await
+        Self::with_backend(LocalBackend::new().unwrap()).await
     }
 }
 
-impl<B: Backend> Scene<B> {
-    pub(super) async fn on(backend: B) -> Self {
+impl<B: Backend> BrowserFixture<B> {
+    pub(super) async fn with_backend(backend: B) -> Self {
         let found = std::process::Command::new("chromium").arg("--version").output();
         assert!(found.is_ok(), "these tests need chromium: .ci/run installs it");
         let provider = browsing(&backend);
@@ -63,7 +63,7 @@ impl<B: Backend> Scene<B> {
 
     /// Makes calls, in which `SITE` is where the pages are.
     pub(super) async fn act(&self, calls: &str) -> PageObservation {
-        PageObservation::of(
+        PageObservation::from_observation(
             self.perform(self.next_id(), &interactive(&calls.replace("SITE", &self.site), 60.0))
                 .await
                 .unwrap(),
@@ -83,7 +83,7 @@ impl<B: Backend> Scene<B> {
     pub(super) async fn browse(&self, page: &str) -> PageObservation {
         let browse = BrowseAction { url: format!("{}/{page}", self.site), ..Default::default() };
         let request = ActionRequest::new(SandboxAction::Browse(browse), Some(60.0));
-        PageObservation::of(self.perform(self.next_id(), &request).await.unwrap())
+        PageObservation::from_observation(self.perform(self.next_id(), &request).await.unwrap())
     }
 
     /// Waits for the next request for `SITE/arrived`.
@@ -97,7 +97,7 @@ impl<B: Backend> Scene<B> {
     }
 
     /// As a host does that starts anew, after the one before it was killed.
-    pub(super) async fn start_anew(&mut self) {
+    pub(super) async fn restart_host(&mut self) {
         self.provider = browsing(&self.backend);
         self.sandbox = Arc::from(self.provider.attach(self.sandbox.lease()).await.unwrap());
     }
@@ -110,7 +110,7 @@ impl<B: Backend> Scene<B> {
         assert!(folder.contains("/glovebox-browser-"), "{folders}");
         self.provider.destroy(&id).await.unwrap();
         drop(self.sandbox);
-        assert_eq!(self.backend.left_of(&id).await, Vec::<String>::new());
+        assert_eq!(self.backend.remains(&id).await, Vec::<String>::new());
         assert!(!std::path::Path::new(&folder).exists(), "{folder} is left");
         self.server.abort();
     }
@@ -133,14 +133,14 @@ pub(super) struct PageObservation {
 }
 
 impl PageObservation {
-    fn of(observation: Observation) -> Self {
+    fn from_observation(observation: Observation) -> Self {
         let ObservationKind::Browse(page) = observation.kind else { panic!("{observation:?}") };
         Self { text: observation.content, page: *page }
     }
 
     /// That it went well.
     #[track_caller]
-    pub(super) fn well(self) -> Self {
+    pub(super) fn expect_success(self) -> Self {
         assert_eq!(self.page.last_browser_action_error, "", "{}", self.text);
         assert!(!self.page.error);
         self
@@ -161,7 +161,7 @@ impl PageObservation {
 
     /// The id of the element whose line has this.
     #[track_caller]
-    pub(super) fn id_of(&self, part: &str) -> String {
+    pub(super) fn element_id(&self, part: &str) -> String {
         let line = self.text.lines().find(|line| line.contains(part) && line.trim_start().starts_with('['));
         let line = line.unwrap_or_else(|| panic!("{part} in {}", self.text));
         line.trim_start().trim_start_matches('[').split(']').next().unwrap().to_owned()
@@ -181,13 +181,13 @@ async fn page(Path(page): Path<String>) -> Response {
     match page.as_str() {
         // Its beginning comes, its end never.
         "endless" => {
-            let begin = futures_util::stream::iter([Ok::<_, std::io::Error>("<h1>begun</h1>")]);
+            let started = futures_util::stream::iter([Ok::<_, std::io::Error>("<h1>started</h1>")]);
             let never = futures_util::stream::pending();
-            let body = Body::from_stream(futures_util::StreamExt::chain(begin, never));
+            let body = Body::from_stream(futures_util::StreamExt::chain(started, never));
             ([(CONTENT_TYPE, "text/html")], body).into_response()
         }
         "silent" => std::future::pending().await,
         "archive" => ([(CONTENT_TYPE, "application/zip")], "PK").into_response(),
-        page => Html(pages::of(page)).into_response(),
+        page => Html(pages::html(page)).into_response(),
     }
 }

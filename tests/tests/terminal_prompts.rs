@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::glovebox::{Home, bash, binary, calls, finish, wait_until};
-use tests::terminal::Terminal;
+use tests::glovebox::{Home, bash, binary, finish, tool_call, wait_until};
+use tests::terminal::TestTerminal;
 
 /// A home in which every action is asked about.
 fn asking_home() -> Home {
@@ -34,7 +34,7 @@ fn log(home: &Home) -> Vec<Value> {
     home.run(&["conversations", "show", id, "--json"]).expect(0).events()
 }
 
-fn of_kind<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
+fn select_events<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event[key] == kind).collect()
 }
 
@@ -45,11 +45,12 @@ fn approval_prompt_ignores_input_typed_before_it() {
     let text =
         (1..=40).map(|line| format!("line {line}\n")).collect::<String>() + "hidden\u{202e}\u{9b}\x1b[2J\n";
     let create = json!({"command": "create", "path": file, "file_text": text});
-    let mut terminal = Terminal::start(&run(&home, &json!([calls("str_replace_editor", &create), finish()])));
+    let mut terminal =
+        TestTerminal::start(&run(&home, &json!([tool_call("str_replace_editor", &create), finish()])));
     // Long before the prompt.
     terminal.type_text("y\nyes\ny");
     let prompt =
-        terminal.until("approve? [y]es, [n]o, [a]lways edits at this risk in this conversation, [s]top: ");
+        terminal.wait_for("approve? [y]es, [n]o, [a]lways edits at this risk in this conversation, [s]top: ");
     for part in [
         &format!("approval needed: create {} (41 lines)", file.display()),
         "+ line 1\r\n",
@@ -62,7 +63,7 @@ fn approval_prompt_ignores_input_typed_before_it() {
     }
     for no_answer in ["\n", "YES\n", "ok\n"] {
         terminal.type_text(no_answer);
-        terminal.until("approve?");
+        terminal.wait_for("approve?");
     }
     assert!(!file.exists(), "nothing was approved yet");
     terminal.type_text("Yes\n");
@@ -82,8 +83,8 @@ fn approval_prompt_shows_the_reason_of_the_policy() {
         "asks.toml",
         "[security]\nconfirmation_policy = \"high\"\nsecurity_analyzer = \"~/.glovebox/policy.toml\"\n",
     );
-    let mut terminal = Terminal::start(&run(&home, &json!([bash("rm -f x"), finish()])));
-    let prompt = terminal.until("approve?");
+    let mut terminal = TestTerminal::start(&run(&home, &json!([bash("rm -f x"), finish()])));
+    let prompt = terminal.wait_for("approve?");
     assert!(prompt.contains("$ rm -f x\r\n  risk: high: it deletes\r\n"), "{prompt}");
     terminal.type_text("s\n");
     terminal.wait_for_end(130);
@@ -93,39 +94,39 @@ fn approval_prompt_shows_the_reason_of_the_policy() {
 #[test]
 fn rejection_prompts_for_a_reason_and_the_next_message() {
     let home = asking_home();
-    let mut terminal = Terminal::start(&run(&home, &json!([bash("one"), bash("two"), finish()])));
-    terminal.until("approve?");
+    let mut terminal = TestTerminal::start(&run(&home, &json!([bash("one"), bash("two"), finish()])));
+    terminal.wait_for("approve?");
     terminal.type_text("No\n");
-    terminal.until("reason for the agent");
+    terminal.wait_for("reason for the agent");
     terminal.type_text("too slow\n");
-    terminal.until("approve?");
+    terminal.wait_for("approve?");
     terminal.type_text("n\n");
-    terminal.until("reason for the agent");
+    terminal.wait_for("reason for the agent");
     terminal.type_text("\n");
-    terminal.until("what should the agent do?");
+    terminal.wait_for("what should the agent do?");
     terminal.type_text("just finish\n");
     terminal.wait_for_end(0);
     let log = log(&home);
-    let rejected = of_kind(&log, "observation", "user_rejected");
+    let rejected = select_events(&log, "observation", "user_rejected");
     assert_eq!(rejected[0]["content"], "The user rejected the action: too slow");
     assert_eq!(rejected[1]["content"], "The user rejected the action.");
-    let said: Vec<_> =
-        of_kind(&log, "action", "message").iter().map(|event| &event["args"]["content"]).collect();
-    assert_eq!(said, ["work", "just finish"], "nobody else speaks for the user");
+    let contents: Vec<_> =
+        select_events(&log, "action", "message").iter().map(|event| &event["args"]["content"]).collect();
+    assert_eq!(contents, ["work", "just finish"], "nobody else speaks for the user");
     home.assert_nothing_runs();
 }
 
 #[test]
 fn question_of_the_agent_is_answered_at_the_terminal() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&run(&home, &json!([{"text": "Which file?"}, finish()])));
-    terminal.until("Which file?\r\n");
-    terminal.until("what should the agent do?");
+    let mut terminal = TestTerminal::start(&run(&home, &json!([{"text": "Which file?"}, finish()])));
+    terminal.wait_for("Which file?\r\n");
+    terminal.wait_for("what should the agent do?");
     terminal.type_text("the first\n");
     terminal.wait_for_end(0);
-    let said = log(&home);
-    let said = of_kind(&said, "action", "message");
-    assert_eq!(said.last().unwrap()["args"]["content"], "the first");
+    let output = log(&home);
+    let output = select_events(&output, "action", "message");
+    assert_eq!(output.last().unwrap()["args"]["content"], "the first");
     home.assert_nothing_runs();
 }
 
@@ -134,15 +135,15 @@ fn approval_of_a_command_survives_a_restart() {
     let home = asking_home();
     let build = || bash("echo built >> log");
     let responses = json!([build(), build(), bash("echo other"), build(), finish()]);
-    let mut terminal = Terminal::start(&run(&home, &responses));
-    terminal.until("approve?");
+    let mut terminal = TestTerminal::start(&run(&home, &responses));
+    terminal.wait_for("approve?");
     terminal.type_text("a\n");
-    let prompt = terminal.until("approve?");
+    let prompt = terminal.wait_for("approve?");
     assert!(prompt.contains("$ echo other"), "the same command is not asked about: {prompt}");
     terminal.type_text("s\n");
     terminal.wait_for_end(130);
     let id = home.conversations()[0].clone();
-    let mut terminal = Terminal::start(&resume(&home, &id));
+    let mut terminal = TestTerminal::start(&resume(&home, &id));
     terminal.wait_for_end(0);
     let built = std::fs::read_to_string(home.workspace().join("log")).unwrap();
     assert_eq!(built, "built\n".repeat(3));
@@ -152,12 +153,12 @@ fn approval_of_a_command_survives_a_restart() {
 #[test]
 fn program_exits_with_130_when_interrupted_at_a_prompt() {
     let home = asking_home();
-    let mut terminal = Terminal::start(&run(&home, &json!([bash("one"), finish()])));
-    terminal.until("approve?");
+    let mut terminal = TestTerminal::start(&run(&home, &json!([bash("one"), finish()])));
+    terminal.wait_for("approve?");
     terminal.type_text("\x03");
     terminal.wait_for_end(130);
-    let mut terminal = Terminal::start(&run(&home, &json!([{"text": "Well?"}])));
-    terminal.until("what should the agent do?");
+    let mut terminal = TestTerminal::start(&run(&home, &json!([{"text": "Well?"}])));
+    terminal.wait_for("what should the agent do?");
     terminal.type_text("\x03");
     terminal.wait_for_end(130);
     home.assert_nothing_runs();
@@ -166,12 +167,12 @@ fn program_exits_with_130_when_interrupted_at_a_prompt() {
 #[test]
 fn resume_prompts_for_a_message_when_the_agent_waits() {
     let home = asking_home();
-    let mut terminal = Terminal::start(&run(&home, &json!([{"text": "Well?"}, finish()])));
-    terminal.until("what should the agent do?");
+    let mut terminal = TestTerminal::start(&run(&home, &json!([{"text": "Well?"}, finish()])));
+    terminal.wait_for("what should the agent do?");
     terminal.type_text("\n");
     terminal.wait_for_end(4);
-    let mut terminal = Terminal::start(&resume(&home, &home.conversations()[0]));
-    let shown = terminal.until("what should the agent do?");
+    let mut terminal = TestTerminal::start(&resume(&home, &home.conversations()[0]));
+    let shown = terminal.wait_for("what should the agent do?");
     assert!(shown.contains("Well?\r\n"), "{shown}");
     terminal.type_text("go on\n");
     terminal.wait_for_end(0);
@@ -181,20 +182,21 @@ fn resume_prompts_for_a_message_when_the_agent_waits() {
 #[test]
 fn input_typed_during_a_run_does_not_reach_the_shell() {
     let home = Home::new();
-    let glovebox = run(&home, &json!([bash("touch begun; until [ -e go ]; do sleep 0.05; done"), finish()]));
+    let glovebox =
+        run(&home, &json!([bash("touch started; until [ -e go ]; do sleep 0.05; done"), finish()]));
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "\"$@\"; echo ended; read line; echo \"the shell got <$line>\"", "sh"]);
     shell.arg(binary()).args(glovebox.get_args()).current_dir(home.path());
     shell.envs(glovebox.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut terminal = Terminal::start(&shell);
-    wait_until("the command runs", || home.workspace().join("begun").exists());
+    let mut terminal = TestTerminal::start(&shell);
+    wait_until("the command runs", || home.workspace().join("started").exists());
     terminal.type_text("rm -rf everything\nexit");
     // It is there once it is echoed.
-    terminal.until("rm -rf everything\r\nexit");
+    terminal.wait_for("rm -rf everything\r\nexit");
     std::fs::write(home.workspace().join("go"), "").unwrap();
-    terminal.until("ended\r\n");
+    terminal.wait_for("ended\r\n");
     terminal.type_text("echo safe\n");
-    let shown = terminal.until(">");
+    let shown = terminal.wait_for(">");
     assert!(shown.ends_with("the shell got <echo safe>"), "{shown}");
     terminal.wait_for_end(0);
     home.assert_nothing_runs();
@@ -206,9 +208,9 @@ fn transcript_is_coloured_unless_colours_are_disabled() {
     let shown = |changes: &[(&str, &str)]| {
         let mut command = run(&home, &json!([bash("echo hi"), finish()]));
         command.envs(changes.iter().copied());
-        let mut terminal = Terminal::start(&command);
+        let mut terminal = TestTerminal::start(&command);
         terminal.wait_for_end(0);
-        terminal.until("finished: ")
+        terminal.wait_for("finished: ")
     };
     assert!(shown(&[]).contains("\x1b[1m$ echo hi\x1b[0m"));
     for forbidden in [("NO_COLOR", "1"), ("TERM", "dumb")] {
@@ -221,10 +223,10 @@ fn transcript_is_coloured_unless_colours_are_disabled() {
 #[test]
 fn help_is_wrapped_at_the_width_of_the_terminal() {
     let home = Home::new();
-    let mut terminal = Terminal::start(&home.glovebox(&["run", "--help"]));
+    let mut terminal = TestTerminal::start(&home.glovebox(&["run", "--help"]));
     terminal.wait_for_end(0);
     let help =
-        terminal.until("--version").replace("\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[4m", "");
+        terminal.wait_for("--version").replace("\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[4m", "");
     let longest = help.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
     assert!(longest <= 101, "{longest} columns in:\n{help}");
 }

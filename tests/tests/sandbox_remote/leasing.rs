@@ -10,12 +10,12 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use sandbox::{RemoteRuntimeConfig, RemoteRuntimeProvider, SandboxHostConfig};
 use serde_json::{Value, json};
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::remote::{OTHER_SECRET, SECRET, SandboxHostBackend, client_of};
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::remote::{OTHER_SECRET, SECRET, SandboxHostBackend, client_for};
 use tests::sandbox_contract::{Backend, error, run, spec};
 use tokio::net::TcpStream;
 
-fn leased_backend() -> SandboxHostBackend<Local> {
+fn leased_backend() -> SandboxHostBackend<LocalBackend> {
     SandboxHostBackend::over_local().unwrap()
 }
 
@@ -56,9 +56,9 @@ async fn key_has_a_quota_and_sees_only_its_own_sandboxes() {
     let config = SandboxHostConfig {
         max_sandboxes: 2,
         max_sandboxes_per_key: 1,
-        ..SandboxHostBackend::<Local>::host_config()
+        ..SandboxHostBackend::<LocalBackend>::host_config()
     };
-    let address = backend.lend(config);
+    let address = backend.start_host(config);
     let [ann, bob] = [SECRET, OTHER_SECRET].map(|secret| impatient(address, secret));
     let [first, second] = [spec(&backend), spec(&backend)];
     let sandbox = ann.create(&first, &|_| {}).await.unwrap();
@@ -78,8 +78,8 @@ async fn key_has_a_quota_and_sees_only_its_own_sandboxes() {
 
     let (_, ours) = ask(address, of_ann("GET", &format!("/sessions/{}", conversation(&first)), "")).await;
     let stop = json!({"runtime_id": ours["runtime_id"]}).to_string();
-    let (status, said) = ask(address, request("POST", "/stop", ("X-API-Key", OTHER_SECRET), stop)).await;
-    assert_eq!((status, &said["code"]), (StatusCode::NOT_FOUND, &json!("not_found")));
+    let (status, body) = ask(address, request("POST", "/stop", ("X-API-Key", OTHER_SECRET), stop)).await;
+    assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("not_found")));
     bob.destroy(&others.lease().sandbox_id).await.unwrap();
     assert_eq!(bob.list().await.unwrap(), []);
     assert_eq!(run(&*sandbox, 2, "ls").await.content.trim(), "ours");
@@ -92,22 +92,22 @@ async fn key_has_a_quota_and_sees_only_its_own_sandboxes() {
 #[tokio::test]
 async fn request_is_refused_when_its_key_is_wrong_or_missing() {
     let backend = leased_backend();
-    let address = backend.lend(SandboxHostBackend::<Local>::host_config());
+    let address = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
     let failed = error(impatient(address, "nobody-0123456789").create(&spec(&backend), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
     assert!(failed.to_string().contains("check sandbox.api_key"), "{failed}");
     for path in ["/list", "/sessions/x", "/runtime/x", "/registry_prefix", "/image_exists?image=a"] {
-        let (status, said) = ask(address, request("GET", path, ("X-Other", "x"), "")).await;
-        assert_eq!((status, &said["code"]), (StatusCode::FORBIDDEN, &json!("forbidden")), "{path}");
+        let (status, body) = ask(address, request("GET", path, ("X-Other", "x"), "")).await;
+        assert_eq!((status, &body["code"]), (StatusCode::FORBIDDEN, &json!("forbidden")), "{path}");
     }
-    let (status, said) = ask(address, request("GET", "/alive", ("X-Other", "x"), "")).await;
-    assert_eq!((status, said), (StatusCode::OK, json!({"status": "ok"})));
+    let (status, body) = ask(address, request("GET", "/alive", ("X-Other", "x"), "")).await;
+    assert_eq!((status, body), (StatusCode::OK, json!({"status": "ok"})));
 }
 
 #[tokio::test]
 async fn excessive_request_is_refused_with_a_reason() {
     let backend = leased_backend();
-    let address = backend.lend(SandboxHostBackend::<Local>::host_config());
+    let address = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
     let (status, _) = ask(address, of_ann("POST", "/start", vec![b' '; 5 << 20])).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     for body in [
@@ -118,12 +118,12 @@ async fn excessive_request_is_refused_with_a_reason() {
         json!({"session_id": "x".repeat(200)}),
         json!({"image": "x"}),
     ] {
-        let (status, said) = ask(address, of_ann("POST", "/start", body.to_string())).await;
-        assert_eq!((status, &said["code"]), (StatusCode::BAD_REQUEST, &json!("invalid")), "{body}");
+        let (status, reply) = ask(address, of_ann("POST", "/start", body.to_string())).await;
+        assert_eq!((status, &reply["code"]), (StatusCode::BAD_REQUEST, &json!("invalid")), "{body}");
     }
     let mut spec = spec(&backend);
     spec.resources.memory_bytes = 1 << 50;
-    let failed = error(client_of(address, SECRET).create(&spec, &|_| {}).await);
+    let failed = error(client_for(address, SECRET).create(&spec, &|_| {}).await);
     assert!(
         matches!(&failed, SandboxError::Start { detail, .. } if detail.contains("more resources")),
         "{failed:?}"
@@ -133,7 +133,7 @@ async fn excessive_request_is_refused_with_a_reason() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn v0_client_reaches_the_server_below_the_sandbox_url() {
     let backend = leased_backend();
-    let address = backend.lend(SandboxHostBackend::<Local>::host_config());
+    let address = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
     let start = json!({
         "image": "ours:1", "command": ["/openhands/micromamba/bin/micromamba", "run"], "working_dir": "/openhands/code/",
         "environment": {"DEBUG": "true"}, "session_id": "0123abcd", "resource_factor": 1,
@@ -147,8 +147,8 @@ async fn v0_client_reaches_the_server_below_the_sandbox_url() {
     let path = url.strip_prefix("http://host.test:1").unwrap();
     let key = ("X-Session-API-Key", started["session_api_key"].as_str().unwrap());
 
-    let (status, said) = ask(address, request("GET", &format!("{path}/alive"), key, "")).await;
-    assert_eq!((status, said), (StatusCode::OK, json!({"status": "ok"})));
+    let (status, body) = ask(address, request("GET", &format!("{path}/alive"), key, "")).await;
+    assert_eq!((status, body), (StatusCode::OK, json!({"status": "ok"})));
     let action =
         json!({"action": {"action": "run", "args": {"command": "echo from a v0 client"}}}).to_string();
     let (status, observed) =
@@ -164,17 +164,17 @@ async fn v0_client_reaches_the_server_below_the_sandbox_url() {
             assert_eq!(status, StatusCode::FORBIDDEN, "{path}");
         }
     }
-    let (status, said) = ask(address, request("GET", &format!("{path}/stream"), key, "")).await;
+    let (status, body) = ask(address, request("GET", &format!("{path}/stream"), key, "")).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    assert!(said["detail"].as_str().unwrap().contains("Upgrade: glovebox-stream"), "{said}");
+    assert!(body["detail"].as_str().unwrap().contains("Upgrade: glovebox-stream"), "{body}");
 
     let runtime = json!({"runtime_id": started["runtime_id"]}).to_string();
     let (_, found) =
         ask(address, of_ann("GET", &format!("/runtime/{}", started["runtime_id"].as_str().unwrap()), ""))
             .await;
     assert_eq!(found["pod_status"], json!("ready"));
-    let (status, said) = ask(address, of_ann("POST", "/pause", runtime.clone())).await;
-    assert_eq!((status, &said["code"]), (StatusCode::NOT_IMPLEMENTED, &json!("unsupported")));
+    let (status, body) = ask(address, of_ann("POST", "/pause", runtime.clone())).await;
+    assert_eq!((status, &body["code"]), (StatusCode::NOT_IMPLEMENTED, &json!("unsupported")));
     let (status, _) = ask(address, of_ann("POST", "/stop", runtime)).await;
     assert_eq!(status, StatusCode::OK);
     let (status, _) = ask(address, of_ann("GET", "/sessions/0123abcd", "")).await;
@@ -186,9 +186,9 @@ async fn sandbox_is_removed_when_idle_unless_kept_or_in_use() {
     let backend = leased_backend();
     let config = SandboxHostConfig {
         idle_timeout: Duration::from_secs(1),
-        ..SandboxHostBackend::<Local>::host_config()
+        ..SandboxHostBackend::<LocalBackend>::host_config()
     };
-    let provider = client_of(backend.lend(config), SECRET);
+    let provider = client_for(backend.start_host(config), SECRET);
     let [mut kept, left, held] = [spec(&backend), spec(&backend), spec(&backend)];
     kept.lifetime = Lifetime::UntilRemoved;
     let kept = provider.create(&kept, &|_| {}).await.unwrap().lease().clone();
@@ -196,7 +196,7 @@ async fn sandbox_is_removed_when_idle_unless_kept_or_in_use() {
     let left = provider.create(&left, &|_| {}).await.unwrap().lease().clone();
 
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !backend.left_of(&left.sandbox_id).await.is_empty() {
+    while !backend.remains(&left.sandbox_id).await.is_empty() {
         assert!(Instant::now() < deadline, "it stays");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

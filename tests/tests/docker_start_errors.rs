@@ -20,15 +20,15 @@ const MACHINE_OFFSET: usize = 18;
 
 /// How long after its timeout a start's error may come: half a second for the logs, and a removal, which on an engine that
 /// other tests keep busy takes seconds.
-const WITHIN: Duration = Duration::from_secs(10);
+const ERROR_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An image of these files, gone with this.
-struct Image {
+struct ImportedImage {
     name: String,
 }
 
-impl Image {
-    fn of(folder: &Path, name: &str) -> Self {
+impl ImportedImage {
+    fn import(folder: &Path, name: &str) -> Self {
         let name = format!("glovebox-test/{name}:{}", std::process::id());
         let mut tar = Command::new("tar");
         let mut tar = tar
@@ -47,7 +47,7 @@ impl Image {
     }
 }
 
-impl Drop for Image {
+impl Drop for ImportedImage {
     fn drop(&mut self) {
         let removed = Command::new("docker").args(["image", "rm", &self.name]).stdout(Stdio::null()).status();
         eprintln!("removing {}: {removed:?}", self.name);
@@ -69,18 +69,18 @@ fn program(folder: &Path, name: &str, content: &[u8]) -> PathBuf {
     path
 }
 
-fn sandbox_of(spec: &SandboxSpec) -> SandboxId {
+fn sandbox_id_for(spec: &SandboxSpec) -> SandboxId {
     format!("glovebox-{}", spec.conversation).parse().unwrap()
 }
 
 /// What the first command comes to.
-async fn first_command(backend: &DockerBackend, image: &Image) -> String {
+async fn first_command(backend: &DockerBackend, image: &ImportedImage) -> String {
     let mut spec = spec(backend);
     spec.image = Some(image.name.clone());
-    let begun = Instant::now();
+    let started = Instant::now();
     let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
     let observed = sandbox.execute(&id(1), &command("true"), &|_| {}).await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     let expected = ErrorObservation { error_id: "shell_start".into() };
     assert_eq!(observed.kind, ObservationKind::Error(expected), "{}", observed.content);
     assert_eq!(observed.content.lines().count(), 1, "{}", observed.content);
@@ -93,9 +93,9 @@ async fn first_command_fails_when_image_has_no_shell() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("readme"), "no shell\n").unwrap();
-    let image = Image::of(root.path(), "no-shell");
-    let said = first_command(&backend, &image).await;
-    assert!(said.contains("take an image that has /bin/sh"), "{said}");
+    let image = ImportedImage::import(root.path(), "no-shell");
+    let error = first_command(&backend, &image).await;
+    assert!(error.contains("take an image that has /bin/sh"), "{error}");
 }
 
 #[tokio::test]
@@ -105,9 +105,9 @@ async fn first_command_fails_when_image_is_for_another_processor() {
     std::fs::create_dir(root.path().join("bin")).unwrap();
     let program = foreign_program(root.path());
     std::fs::rename(program, root.path().join("bin/sh")).unwrap();
-    let image = Image::of(root.path(), "foreign");
-    let said = first_command(&backend, &image).await;
-    assert!(said.contains("take an image for this one"), "{said}");
+    let image = ImportedImage::import(root.path(), "foreign");
+    let error = first_command(&backend, &image).await;
+    assert!(error.contains("take an image for this one"), "{error}");
 }
 
 /// Starts with this server's program; the error, with what it said of itself, and how long that took.
@@ -119,11 +119,11 @@ async fn failed_start(
     let config = DockerConfig { start_timeout, server: ServerBinary::at(server), ..backend.config() };
     let provider = DockerProvider::new(config);
     let spec = spec(backend);
-    provider.destroy(&sandbox_of(&spec)).await.unwrap(); // connects: what the engine takes for that is not the start's
-    let begun = Instant::now();
+    provider.destroy(&sandbox_id_for(&spec)).await.unwrap(); // connects: what the engine takes for that is not the start's
+    let started = Instant::now();
     let failed = error(provider.create(&spec, &|_| {}).await);
-    let took = begun.elapsed();
-    assert_eq!(backend.left_of(&sandbox_of(&spec)).await, Vec::<String>::new());
+    let took = started.elapsed();
+    assert_eq!(backend.remains(&sandbox_id_for(&spec)).await, Vec::<String>::new());
     let line = failed.to_string();
     assert_eq!(line.lines().count(), 1, "{line}");
     match failed {
@@ -139,7 +139,7 @@ async fn start_fails_when_server_is_for_another_processor() {
     let server = foreign_program(folder.path());
     let (line, logs, took) = failed_start(&backend, &server, Duration::from_secs(10)).await;
     assert!(line.contains("made for arm64 and the engine's machine is amd64"), "{line}\n{logs}");
-    assert!(took < Duration::from_secs(10) + WITHIN, "{took:?}");
+    assert!(took < Duration::from_secs(10) + ERROR_TIMEOUT, "{took:?}");
 }
 
 #[tokio::test]
@@ -155,5 +155,5 @@ async fn start_fails_in_time_with_log_tail_when_server_is_silent() {
     assert_eq!(logs.len(), 64 << 10);
     assert!(logs.ends_with("this is the line 2100 of its log\n"), "{}", &logs[logs.len() - 200..]);
     eprintln!("an error {:?} after the start's timeout", took - limit);
-    assert!(took < limit + WITHIN, "{took:?}");
+    assert!(took < limit + ERROR_TIMEOUT, "{took:?}");
 }

@@ -9,11 +9,11 @@ use protocol::SandboxId;
 use sandbox::ServerBinary;
 use tokio::time::timeout;
 
-use super::{Backend, error, place, remove, run, spec};
+use super::{Backend, create_sandbox, error, remove, run, spec};
 
 /// Background processes are killed with the sandbox.
 pub async fn destroy_leaves_nothing_and_is_idempotent(backend: &dyn Backend) {
-    let sandbox = place(backend).await;
+    let sandbox = create_sandbox(backend).await;
     let id = sandbox.lease().sandbox_id.clone();
     run(
         &*sandbox,
@@ -37,10 +37,10 @@ pub async fn failed_start_leaves_nothing_and_quotes_the_output(backend: &dyn Bac
 
     let spec = spec(backend);
     let started = Instant::now();
-    let failed = error(backend.provider_of(ServerBinary::at(program)).create(&spec, &|_| {}).await);
+    let failed = error(backend.provider_with(ServerBinary::at(program)).create(&spec, &|_| {}).await);
     assert!(matches!(&failed, SandboxError::Start { logs, .. } if logs.contains("boom")), "{failed:?}");
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
-    assert_eq!(backend.left_of(&sandbox_of(&spec)).await, Vec::<String>::new());
+    assert_eq!(backend.remains(&sandbox_id_for(&spec)).await, Vec::<String>::new());
 }
 
 /// A start that is cancelled at any moment leaves nothing.
@@ -52,7 +52,7 @@ pub async fn cancelled_start_leaves_nothing(backend: &dyn Backend) {
         let start = provider.create(&spec, &|_| {});
         match timeout(Duration::from_millis(milliseconds), start).await {
             Ok(placed) => remove(backend, placed.unwrap()).await,
-            Err(_) => abandoned.push(sandbox_of(&spec)),
+            Err(_) => abandoned.push(sandbox_id_for(&spec)),
         }
     }
     assert!(!abandoned.is_empty());
@@ -61,7 +61,7 @@ pub async fn cancelled_start_leaves_nothing(backend: &dyn Backend) {
     let mut last_seen = Instant::now();
     while last_seen.elapsed() < Duration::from_secs(1) {
         for sandbox in &abandoned {
-            let left = backend.left_of(sandbox).await;
+            let left = backend.remains(sandbox).await;
             if !left.is_empty() {
                 assert!(Instant::now() < deadline, "{left:?}");
                 last_seen = Instant::now();
@@ -87,6 +87,6 @@ pub async fn leftover_sandbox_is_replaced(backend: &dyn Backend) {
     remove(backend, second).await;
 }
 
-fn sandbox_of(spec: &SandboxSpec) -> SandboxId {
+fn sandbox_id_for(spec: &SandboxSpec) -> SandboxId {
     format!("glovebox-{}", spec.conversation).parse().unwrap()
 }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec};
 use sandbox::{RemoteServerConfig, RemoteServerProvider};
-use tests::sandbox_contract::local::Local;
-use tests::sandbox_contract::remote::{DirectServers, SERVER_KEY, SandboxHostBackend};
+use tests::sandbox_contract::local::LocalBackend;
+use tests::sandbox_contract::remote::{DirectServerBackend, SERVER_KEY, SandboxHostBackend};
 use tests::sandbox_contract::{OutputRecorder, command, error, id, run, spec};
 use tokio::net::TcpListener;
 
@@ -19,17 +19,17 @@ fn server_at(url: &str, key: &str) -> RemoteServerProvider {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_server_survives_and_our_processes_end_on_removal() {
-    let backend = DirectServers::new().unwrap();
+    let backend = DirectServerBackend::new().unwrap();
     let server = backend.start().await;
     let (provider, spec) = (server.client(), spec(&backend));
     let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
-    let heard = OutputRecorder::default();
+    let received = OutputRecorder::default();
     {
         let (first, request, listener) =
-            (id(1), command("touch here; echo beg''un; sleep 1046"), heard.listener());
+            (id(1), command("touch here; echo star''ted; sleep 1046"), received.listener());
         tokio::select! {
             ended = sandbox.execute(&first, &request, &listener) => panic!("ended too early: {ended:?}"),
-            () = heard.until("begun") => {}
+            () = received.wait_for("started") => {}
         }
     }
     let lease = sandbox.lease().clone();
@@ -54,7 +54,7 @@ async fn foreign_server_survives_and_our_processes_end_on_removal() {
 
 #[tokio::test]
 async fn wrong_key_error_has_a_hint() {
-    let backend = DirectServers::new().unwrap();
+    let backend = DirectServerBackend::new().unwrap();
     let server = backend.start().await;
     let provider = server_at(&format!("http://{}", server.address), "another key");
     let failed = error(provider.create(&spec(&backend), &|_| {}).await);
@@ -71,18 +71,18 @@ async fn missing_server_is_reported_immediately() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let begun = Instant::now();
+    let started = Instant::now();
     let failed =
         error(server_at(&format!("http://{address}"), SERVER_KEY).create(&unplaced(), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
     assert!(failed.to_string().contains(&format!("cannot reach {address}")), "{failed}");
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
 async fn server_that_is_no_action_server_is_rejected() {
-    let backend = SandboxHostBackend::<Local>::over_local().unwrap();
-    let something_else = backend.lend(SandboxHostBackend::<Local>::host_config());
+    let backend = SandboxHostBackend::<LocalBackend>::over_local().unwrap();
+    let something_else = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
     let failed =
         error(server_at(&format!("http://{something_else}"), SERVER_KEY).create(&unplaced(), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use engine::sandbox::Sandbox;
 use tests::sandbox_contract::faults;
-use tests::sandbox_contract::ssh::Ssh;
+use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{
     Backend, CommandResult, OutputRecorder, command, command_result, id, remove, run, spec,
 };
-use tests::sshd::{Options, USER};
+use tests::sshd::{SshdOptions, USER};
 use tests::tcp_proxy::TcpProxy;
 use tokio::time::timeout;
 
@@ -22,7 +22,7 @@ async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> Comma
     let (output, first) = (OutputRecorder::default(), id(1));
     let (listener, request) = (output.listener(), command(PRINTING));
     let broken = async {
-        output.until("line 00100").await;
+        output.wait_for("line 00100").await;
         breaks().await;
     };
     let (ended, ()) = timeout(Duration::from_secs(50), async {
@@ -47,7 +47,9 @@ async fn assert_whole(sandbox: &dyn Sandbox, ran: &CommandResult) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_is_complete_when_the_connection_is_cut() {
     for settings in ["", "AllowStreamLocalForwarding no"] {
-        let Some(backend) = Ssh::with(&Options { settings, ..Options::default() }) else { return };
+        let Some(backend) = SshBackend::with(&SshdOptions { settings, ..SshdOptions::default() }) else {
+            return;
+        };
         let proxy = TcpProxy::to(backend.sshd.port()).await;
         backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n", proxy.port()));
         let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
@@ -64,24 +66,25 @@ async fn output_is_complete_when_the_connection_is_cut() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_is_complete_when_sshd_is_restarted() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     let ran = run_through(&*sandbox, async || {
         backend.sshd.stop();
         // Longer than a server of this machine may be out of reach.
         tokio::time::sleep(Duration::from_secs(5)).await;
-        backend.sshd.start_again();
+        backend.sshd.restart();
     })
     .await;
     assert_whole(&*sandbox, &ran).await;
     remove(&backend, sandbox).await;
 }
 
-tests::sandbox_faults!(Ssh::new());
+tests::sandbox_faults!(SshBackend::new());
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_survives_when_the_home_is_full() {
-    let Some(backend) = Ssh::with(&Options { home_kib: Some(40 << 10), ..Options::default() }) else {
+    let Some(backend) = SshBackend::with(&SshdOptions { home_kib: Some(40 << 10), ..SshdOptions::default() })
+    else {
         return;
     };
     faults::server_survives_when_the_disk_is_full(&backend).await;
@@ -89,7 +92,7 @@ async fn server_survives_when_the_home_is_full() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_sandboxes_reconnect_over_one_connection() {
-    let Some(backend) = Ssh::new() else { return };
+    let Some(backend) = SshBackend::new() else { return };
     let proxy = TcpProxy::to(backend.sshd.port()).await;
     backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n", proxy.port()));
     let provider = backend.provider();

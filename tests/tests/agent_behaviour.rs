@@ -1,7 +1,7 @@
 //! What agents are told, what they may do and when they are stopped, on the command line with a scripted model.
 
 use serde_json::{Value, json};
-use tests::glovebox::{Home, bash, calls, finish};
+use tests::glovebox::{Home, bash, finish, tool_call};
 use tests::tool_server::SCRIPT;
 
 fn run(home: &Home, task: &str, responses: &Value, code: i32) -> Vec<Value> {
@@ -15,7 +15,7 @@ fn latest(home: &Home) -> String {
     list[0]["conversation_id"].as_str().unwrap().to_owned()
 }
 
-fn of_kind<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
+fn select_events<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event[key] == kind).collect()
 }
 
@@ -28,8 +28,8 @@ fn instructions_are_recalled_first_and_knowledge_only_once() {
     home.write("work/.openhands/microagents/tests.md", "---\ntriggers:\n- pytest\n---\nUse -x.");
     let responses = json!([finish(), finish(), finish()]);
     let events = run(&home, "Look at GitHub", &responses, 0);
-    let [asked] = of_kind(&events, "action", "recall")[..] else { panic!("{events:#?}") };
-    let [found] = of_kind(&events, "observation", "recall")[..] else { panic!("{events:#?}") };
+    let [asked] = select_events(&events, "action", "recall")[..] else { panic!("{events:#?}") };
+    let [found] = select_events(&events, "observation", "recall")[..] else { panic!("{events:#?}") };
     assert_eq!((&asked["source"], &asked["args"]["query"]), (&json!("user"), &json!("Look at GitHub")));
     assert_eq!((&found["cause"], &found["source"]), (&asked["id"], &json!("environment")));
     assert_eq!(found["extras"]["repo_instructions"], "Build with make.");
@@ -39,12 +39,12 @@ fn instructions_are_recalled_first_and_knowledge_only_once() {
         (&knowledge[0]["name"], &knowledge[1]["content"]),
         (&json!("github"), &json!("Use the forge."))
     );
-    let finished = of_kind(&events, "action", "finish")[0];
+    let finished = select_events(&events, "action", "finish")[0];
     assert!(found["id"].as_u64() < finished["id"].as_u64());
     let again = home.run(&["resume", &latest(&home), "-t", "github again", "--json"]).expect(0).events();
-    assert_eq!(of_kind(&again, "action", "recall").len(), 0, "it was told already");
+    assert_eq!(select_events(&again, "action", "recall").len(), 0, "it was told already");
     let other = home.run(&["resume", &latest(&home), "-t", "run pytest", "--json"]).expect(0).events();
-    let [found] = of_kind(&other, "observation", "recall")[..] else { panic!("{other:#?}") };
+    let [found] = select_events(&other, "observation", "recall")[..] else { panic!("{other:#?}") };
     assert_eq!(found["extras"]["microagent_knowledge"][0]["content"], "Use -x.", "in a sandbox of its own");
     home.assert_nothing_runs();
 }
@@ -58,11 +58,11 @@ fn mcp_tool_is_called_in_the_sandbox() {
         // Where the machine has a browser, that would be offered too.
         format!("[core]\nenable_browser = false\n[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n"),
     );
-    let events = run(&home, "where are you?", &json!([calls("where", &json!({})), finish()]), 0);
+    let events = run(&home, "where are you?", &json!([tool_call("where", &json!({})), finish()]), 0);
     let offered = events.iter().find(|event| event["action"] == "system" && event["source"] == "environment");
     assert_eq!(offered.unwrap()["args"]["tools"][0]["function"]["name"], "where");
-    let [called] = of_kind(&events, "action", "call_tool_mcp")[..] else { panic!("{events:#?}") };
-    let [answered] = of_kind(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
+    let [called] = select_events(&events, "action", "call_tool_mcp")[..] else { panic!("{events:#?}") };
+    let [answered] = select_events(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
     assert_eq!(answered["cause"], called["id"]);
     assert!(answered["content"].as_str().unwrap().contains(home.workspace().to_str().unwrap()));
     home.assert_nothing_runs();
@@ -73,33 +73,37 @@ fn looping_agent_is_stopped_and_resumes_before_the_loop() {
     let home = Home::new();
     let responses: Vec<Value> = (0..4).map(|_| bash("echo same")).chain([finish()]).collect();
     let events = run(&home, "work", &json!(responses), 1);
-    assert_eq!(of_kind(&events, "observation", "run").len(), 4);
-    let [detected] = of_kind(&events, "observation", "loop_detection")[..] else { panic!("{events:#?}") };
+    assert_eq!(select_events(&events, "observation", "run").len(), 4);
+    let [detected] = select_events(&events, "observation", "loop_detection")[..] else {
+        panic!("{events:#?}")
+    };
     assert!(detected["content"].as_str().unwrap().contains("same action with the same outcome four times"));
     let resumed = home.run(&["resume", &latest(&home), "--json"]).expect(0).events();
-    assert_eq!(of_kind(&resumed, "action", "loop_recovery")[0]["args"]["option"], 1);
-    assert_eq!(of_kind(&resumed, "action", "condensation").len(), 1, "the loop is forgotten");
+    assert_eq!(select_events(&resumed, "action", "loop_recovery")[0]["args"]["option"], 1);
+    assert_eq!(select_events(&resumed, "action", "condensation").len(), 1, "the loop is forgotten");
     run(&home, "work", &json!(responses), 1);
     let again = home.run(&["resume", &latest(&home), "--from-loop", "message", "--json"]).expect(0).events();
-    assert_eq!(of_kind(&again, "action", "loop_recovery")[0]["args"]["option"], 2);
-    assert_eq!(of_kind(&again, "action", "message")[0]["args"]["content"], "work");
+    assert_eq!(select_events(&again, "action", "loop_recovery")[0]["args"]["option"], 2);
+    assert_eq!(select_events(&again, "action", "message")[0]["args"]["content"], "work");
     let none = home.run(&["resume", &latest(&home), "--from-loop", "stop"]).expect(2).stderr;
     assert!(none.contains("was not stopped in a loop"), "{none}");
     home.write(".glovebox/config.toml", "[agent]\nenable_stuck_detection = false\n");
     let events = run(&home, "work", &json!(responses), 0);
-    assert_eq!(of_kind(&events, "observation", "run").len(), 4);
+    assert_eq!(select_events(&events, "observation", "run").len(), 4);
     home.assert_nothing_runs();
 }
 
 #[test]
 fn failing_calls_are_a_loop_only_when_they_are_identical() {
     let home = Home::new();
-    let call = |code: &str| calls("no_such_tool", &json!({"code": code}));
+    let call = |code: &str| tool_call("no_such_tool", &json!({"code": code}));
     let responses = json!([call("1"), call("2"), call("3"), call("4"), finish()]);
     let events = run(&home, "work", &responses, 0);
-    assert_eq!(of_kind(&events, "observation", "error").len(), 4);
+    assert_eq!(select_events(&events, "observation", "error").len(), 4);
     let events = run(&home, "work", &json!([call("1"), call("1"), call("1"), finish()]), 1);
-    let [detected] = of_kind(&events, "observation", "loop_detection")[..] else { panic!("{events:#?}") };
+    let [detected] = select_events(&events, "observation", "loop_detection")[..] else {
+        panic!("{events:#?}")
+    };
     assert!(detected["content"].as_str().unwrap().contains("the same action with an error three times"));
     home.assert_nothing_runs();
 }
@@ -114,12 +118,12 @@ fn policy_asks_for_confirmation_only_when_command_is_risky() {
     );
     let responses = json!([bash("ls"), bash("sudo rm -rf /"), finish()]);
     let events = run(&home, "work", &responses, 4);
-    let [ls, rm] = of_kind(&events, "action", "run")[..] else { panic!("{events:#?}") };
+    let [ls, rm] = select_events(&events, "action", "run")[..] else { panic!("{events:#?}") };
     assert_eq!((&ls["args"]["security_risk"], &rm["args"]["security_risk"]), (&json!(0), &json!(2)));
     assert_eq!(rm["args"]["confirmation_state"], "awaiting_confirmation");
-    assert_eq!(of_kind(&events, "observation", "run").len(), 1);
+    assert_eq!(select_events(&events, "observation", "run").len(), 1);
     let rejected = home.run(&["resume", &latest(&home), "--reject", "no", "--json"]).expect(0).events();
-    assert_eq!(of_kind(&rejected, "observation", "user_rejected").len(), 1);
+    assert_eq!(select_events(&rejected, "observation", "user_rejected").len(), 1);
     home.assert_nothing_runs();
 }
 
@@ -128,12 +132,12 @@ fn task_list_is_stored_in_the_log() {
     let home = Home::new();
     let task = json!({"id": "1", "title": "look", "status": "done"});
     let responses = json!([
-        calls("task_tracker", &json!({"command": "plan", "task_list": [task]})),
-        calls("task_tracker", &json!({"command": "view"})),
+        tool_call("task_tracker", &json!({"command": "plan", "task_list": [task]})),
+        tool_call("task_tracker", &json!({"command": "view"})),
         finish(),
     ]);
     let events = run(&home, "work", &responses, 0);
-    let [planned, viewed] = of_kind(&events, "observation", "task_tracking")[..] else {
+    let [planned, viewed] = select_events(&events, "observation", "task_tracking")[..] else {
         panic!("{events:#?}")
     };
     assert_eq!(planned["extras"]["task_list"], viewed["extras"]["task_list"]);
@@ -147,11 +151,11 @@ fn agent_is_notified_once_when_its_sandbox_is_replaced() {
     run(&home, "work", &json!([bash("X=1"), finish(), bash("echo ${X:-none}"), finish(), finish()]), 0);
     let resume = ["resume", &latest(&home), "-t", "and now?", "--json"];
     let resumed = home.run(&resume).expect(0).events();
-    let [told] = of_kind(&resumed, "observation", "error")[..] else { panic!("{resumed:#?}") };
-    assert_eq!(told["extras"]["error_id"], "SANDBOX$REPLACED");
-    let [ran] = of_kind(&resumed, "observation", "run")[..] else { panic!("{resumed:#?}") };
+    let [notice] = select_events(&resumed, "observation", "error")[..] else { panic!("{resumed:#?}") };
+    assert_eq!(notice["extras"]["error_id"], "SANDBOX$REPLACED");
+    let [ran] = select_events(&resumed, "observation", "run")[..] else { panic!("{resumed:#?}") };
     assert_eq!(ran["content"].as_str().unwrap().trim_end(), "none");
-    assert!(told["id"].as_u64() < ran["cause"].as_u64(), "before it acts");
+    assert!(notice["id"].as_u64() < ran["cause"].as_u64(), "before it acts");
     home.assert_nothing_runs();
 }
 
@@ -165,16 +169,16 @@ fn sandbox_is_created_before_the_model_call_after_a_failure() {
         let mut command = home.glovebox(arguments);
         home.start(command.env("DOCKER_HOST", &nowhere)).end().expect(1)
     };
-    let begun = start(&arguments).events();
+    let started = start(&arguments).events();
     let reason = |events: &[Value]| {
-        let changed = of_kind(events, "observation", "agent_state_changed");
+        let changed = select_events(events, "observation", "agent_state_changed");
         let last = changed.last().unwrap()["extras"].clone();
         assert_eq!(last["agent_state"], "error");
         last["reason"].as_str().unwrap().to_owned()
     };
     let again = start(&["resume", &latest(&home), "-t", "please", "--json"]).events();
-    assert_eq!(reason(&again), reason(&begun));
-    assert_eq!(of_kind(&again, "action", "finish").len(), 0);
+    assert_eq!(reason(&again), reason(&started));
+    assert_eq!(select_events(&again, "action", "finish").len(), 0);
 }
 
 #[test]
@@ -184,13 +188,13 @@ fn mcp_tools_of_a_workspace_run_in_its_sandbox() {
     home.write("work/server.sh", SCRIPT);
     let front_matter = "mcp_tools:\n  stdio_servers:\n  - name: inside\n    command: sh\n    args: [server.sh]\n    env:\n      TOKEN: of-the-file\n";
     home.write("work/.openhands/microagents/repo.md", format!("---\n{front_matter}---\nBuild."));
-    let responses = json!([calls("where", &json!({})), finish()]);
+    let responses = json!([tool_call("where", &json!({})), finish()]);
     let events = run(&home, "Where?", &responses, 0);
-    let [answer] = of_kind(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
+    let [answer] = select_events(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
     assert!(answer["content"].as_str().unwrap().contains(" of-the-file "), "{answer}");
     let exported = home.run(&["conversations", "export", &latest(&home)]).expect(0);
     let exported: Vec<Value> = serde_json::from_str(&exported.stdout).unwrap();
-    let [system] = of_kind(&exported, "action", "system")[..] else { panic!("{exported:#?}") };
+    let [system] = select_events(&exported, "action", "system")[..] else { panic!("{exported:#?}") };
     assert!(system["args"]["tools"].to_string().contains("\"where\""), "{system}");
     home.assert_nothing_runs();
 }

@@ -1,0 +1,124 @@
+//! Crashes, of pages, of the browser and of the host; and what is cancelled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::ObservationKind;
+use tests::sandbox_contract::faults::FaultInjection as _;
+
+use super::fixture::{BrowserFixture, interactive};
+
+/// Kills the sandbox's browser, or a page of it.
+fn kill(pattern: &str) -> String {
+    format!("for p in $(pgrep -f {pattern}); do kill -9 $p; done")
+}
+
+impl BrowserFixture {
+    /// The processes of this sandbox's browser have its folder among their arguments.
+    fn profile(&self) -> String {
+        format!("glovebox-browse[r]-{}/profile", self.sandbox.lease().boot_id)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_crash_is_reported_and_another_page_opens() {
+    let fixture = BrowserFixture::new().await;
+    fixture.act("goto('SITE/form')").await.expect_success();
+    let seen = fixture.act("goto('chrome://crash')").await;
+    seen.failed("is not a page");
+    fixture.run(&kill(&format!("'type=rendere[r].*{}'", fixture.profile()))).await;
+    let seen = fixture.act("noop(100)").await;
+    seen.has("has crashed");
+    fixture.act("goto('SITE/second')").await.expect_success().has("Title: Second");
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn browser_is_restarted_and_agent_notified_when_killed() {
+    let fixture = BrowserFixture::new().await;
+    fixture.act("goto('SITE/form')").await.expect_success();
+    fixture.run(&kill(&fixture.profile())).await;
+    let seen = fixture.act("noop(1)").await.expect_success();
+    seen.has("The browser had ended. This is a new one");
+    assert_eq!(seen.page.url, "about:blank");
+    // And in the middle of an action.
+    let killing = async {
+        fixture.arrival().await;
+        fixture.run(&kill(&fixture.profile())).await
+    };
+    let (seen, _) = tokio::join!(fixture.act("goto('SITE/arrived')\nnoop(60000)"), killing);
+    seen.failed("the browser has ended, or the connection to it; the next action");
+    fixture.act("goto('SITE/second')").await.expect_success().has("Title: Second");
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_is_found_and_no_call_repeated_when_host_restarts() {
+    let mut fixture = BrowserFixture::new().await;
+    let seen = fixture.act("goto('SITE/form')").await.expect_success();
+    let poke = seen.element_id("generic '', clickable");
+    let again = fixture.next_id();
+    let request = interactive(&format!("click('{poke}')\nnoop(60000)"), 60.0);
+    let sandbox = Arc::clone(&fixture.sandbox);
+    let (id, asked) = (again.clone(), request.clone());
+    let first = tokio::spawn(async move { sandbox.execute(&id, &asked, &|_| {}).await });
+    fixture.arrival().await;
+    // As a killed host: its tasks end without a word.
+    first.abort();
+    fixture.backend.cut_connection(&fixture.sandbox.lease().sandbox_id).await;
+    fixture.restart_host().await;
+    let observed = fixture.perform(again, &request).await.unwrap();
+    assert!(observed.content.contains("what came of it is not known"), "{}", observed.content);
+    assert!(observed.content.contains("StaticText 'poked'"), "{}", observed.content);
+    let seen = fixture.act("noop(1)").await.expect_success();
+    seen.has("heading 'Sign up'").has("StaticText 'poked'");
+    fixture
+        .act(&format!("click('{}', 'right')", seen.element_id("generic '', clickable")))
+        .await
+        .expect_success()
+        .has("'right'");
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_of_a_killed_host_receives_no_responses() {
+    let mut fixture = BrowserFixture::new().await;
+    fixture.act("goto('SITE/form')").await.expect_success();
+    // A killed host ends no program: its link stays open, and still reads.
+    let left = Arc::clone(&fixture.sandbox);
+    fixture.restart_host().await;
+    fixture.act("noop(1)").await.expect_success().has("heading 'Sign up'");
+    drop(left);
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_stays_open_when_the_connection_breaks() {
+    let fixture = BrowserFixture::new().await;
+    fixture.act("goto('SITE/form')").await.expect_success();
+    assert!(fixture.backend.cut_connection(&fixture.sandbox.lease().sandbox_id).await > 0);
+    fixture.act("noop(1)").await.expect_success().has("heading 'Sign up'");
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_browser_action_ends_immediately() {
+    let fixture = BrowserFixture::new().await;
+    fixture.act("goto('SITE/form')").await.expect_success();
+    let id = fixture.next_id();
+    let request = interactive(&format!("goto('{}/arrived')\nnoop(60000)", fixture.site), 60.0);
+    let started = std::time::Instant::now();
+    let cancelling = async {
+        fixture.arrival().await;
+        fixture.sandbox.cancel(&id).await.unwrap();
+    };
+    let (observed, ()) = tokio::join!(fixture.perform(id.clone(), &request), cancelling);
+    let observed = observed.unwrap();
+    assert!(observed.content.contains("it was cancelled"), "{observed:?}");
+    assert!(matches!(&observed.kind, ObservationKind::Browse(page) if page.error));
+    assert!(started.elapsed() < Duration::from_secs(10));
+    // Who asks again for the latest one hears the same.
+    assert_eq!(fixture.perform(id, &request).await.unwrap(), observed);
+    fixture.act("goto('SITE/second')").await.expect_success().has("Title: Second");
+    fixture.end().await;
+}
