@@ -114,7 +114,7 @@ fn id() -> ConversationId {
 
 fn scripted(responses: &Value, answered: usize) -> Arc<dyn Llm> {
     let script = json!({"responses": responses}).to_string();
-    Arc::new(ScriptedLlm::from_json(&script).unwrap().starting_at(answered))
+    Arc::new(ScriptedLlm::from_json(&script).unwrap().resuming_after(answered))
 }
 
 fn send_message(conversation: &Conversation, text: &str) {

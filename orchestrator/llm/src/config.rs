@@ -1,7 +1,6 @@
-//! How a model is reached and asked: plain data, with V0's names and defaults.
+//! Configuration of a model: plain data, with V0's names and defaults.
 //!
-//! Reads neither files nor the environment; that is the composition root's. It is checked when a wire is built from
-//! it.
+//! It is validated when a wire is built from it. Files and the environment are read by the composition root.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,89 +8,89 @@ use std::time::Duration;
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
-use crate::models::{Lack, lacks};
+use crate::models::{MissingFeature, lacks};
 use crate::retry::RetryPolicy;
 
 /// V0's default of `max_message_chars`.
 const DEFAULT_MAX_MESSAGE_CHARS: usize = 30_000;
 
-/// One `[llm]` section.
+/// An `[llm]` section.
 #[derive(Debug, Clone)]
 pub struct LlmConfig {
-    /// The model. The prefixes `openai/`, `litellm_proxy/`, `ollama/`, `ollama_chat/` and `anthropic/`, which V0's users
-    /// write to choose the wire, are not sent; every other name is sent as written.
+    /// The model. The prefixes with which V0's users choose the wire are not sent: `openai/`, `litellm_proxy/`, `ollama/`,
+    /// `ollama_chat/` and `anthropic/`.
     pub model: String,
-    /// `anthropic` chooses Anthropic's wire whatever the model is called, any other name OpenAI's.
+    /// `anthropic` chooses Anthropic's wire regardless of the model's name, any other value OpenAI's.
     pub custom_llm_provider: Option<String>,
-    /// Where the wire begins, as in `https://api.openai.com/v1`, `http://localhost:4000` or
-    /// `https://api.anthropic.com`: `/chat/completions` is added to it, or `/v1/messages`, nothing else. When it is
-    /// absent it is the provider's own.
+    /// The URL to which `/chat/completions` or `/v1/messages` is appended, such as `https://api.openai.com/v1`,
+    /// `http://localhost:4000` or `https://api.anthropic.com`. `None` for the provider's own.
     pub base_url: Option<String>,
-    /// Sent in the header that the wire wants; none for servers that want none.
+    /// The key, sent in the wire's header. `None` for servers that require none.
     pub api_key: Option<SecretString>,
-    /// Azure's: sent as query `api-version`, and makes the key go as header `api-key` too.
+    /// The API version of Azure: the query parameter `api-version`. The key is also sent in the header `api-key` then.
     pub api_version: Option<String>,
-    /// Sampling temperature. Models that are known to refuse it are sent none, nor the two below.
+    /// Sampling temperature. Not sent to models that are known to refuse it; the same holds for `top_p` and `top_k`.
     pub temperature: Option<f64>,
-    /// Nucleus sampling. 1 means none and is not sent: some models refuse it beside a temperature.
+    /// Nucleus sampling. 1 disables it and is not sent, because some models refuse it together with a temperature.
     pub top_p: Option<f64>,
-    /// Only the likeliest tokens are chosen from, for providers that know it.
+    /// Number of the most likely tokens to sample from, for providers that support it.
     pub top_k: Option<u64>,
-    /// The model's window, in tokens, where the table of prices does not know it or is wrong.
+    /// Context window in tokens. Overrides the price table.
     pub max_input_tokens: Option<u64>,
-    /// The longest answer, in tokens.
+    /// Maximum length of a response, in tokens.
     pub max_output_tokens: Option<u64>,
-    /// How much of a tool's result the model is sent, in characters. `None`: all of it.
+    /// Maximum length of a tool's result, in characters; the middle of a longer one is left out. `None` for no limit.
     pub max_message_chars: Option<usize>,
-    /// Texts that end the answer before they are written.
+    /// Stop sequences.
     pub stop: Vec<String>,
-    /// For providers that can repeat themselves.
+    /// Seed of the sampling, for providers that support it.
     pub seed: Option<i64>,
-    /// How long a reasoning model may think, as its provider names it.
+    /// Effort of a reasoning model, in the provider's terms.
     pub reasoning_effort: Option<String>,
-    /// When the provider refuses an optional parameter by its name, ask again without it.
+    /// Whether to repeat a request without an optional parameter that the provider refuses.
     pub drop_params: bool,
-    /// Whether the model makes tool calls by itself; else they are written in its text. `None`: the table of models that
-    /// lack them decides.
+    /// Whether to use the provider's tool calls; otherwise they are emulated in the text. `None` if the table of models
+    /// decides.
     pub native_tool_calling: Option<bool>,
-    /// Send no stop sequence with calls in the text, for servers that know none.
+    /// Whether to send no stop sequence with emulated tool calls, for servers without stop sequences.
     pub disable_stop_word: bool,
-    /// Send a note in the place of images. `None`: the table of models without vision decides.
+    /// Whether to send a note instead of images. `None` if the table of models decides.
     pub disable_vision: Option<bool>,
-    /// Mark what the provider should cache, where marks are understood.
+    /// Whether to mark the parts of a prompt that the provider should cache, if it supports marks.
     pub caching_prompt: bool,
-    /// How long a try may take.
+    /// Timeouts of one attempt.
     pub timeouts: Timeouts,
-    /// How often and when to try again.
+    /// Retries of a failed attempt.
     pub retry: RetryPolicy,
-    /// Overrides the price table, in US dollars; counts only together with the output's.
+    /// Overrides the price table, in US dollars. Requires `output_cost_per_token`.
     pub input_cost_per_token: Option<f64>,
-    /// Overrides the price table, in US dollars; counts only together with the input's.
+    /// Overrides the price table, in US dollars. Requires `input_cost_per_token`.
     pub output_cost_per_token: Option<f64>,
-    /// Headers to send with every request. May hold keys, so they are as secret.
+    /// Headers of each request. Secret, because they may hold keys.
     pub headers: BTreeMap<String, SecretString>,
-    /// V0's `completion_kwargs`: fields of the request, which win over ours; `extra_body` (more fields) and
-    /// `extra_headers` are taken apart.
+    /// V0's `completion_kwargs`: fields of the request, which override all others. `extra_body` holds further fields, and
+    /// `extra_headers` holds headers.
     pub completion_kwargs: Map<String, Value>,
 }
 
-/// Whose format is spoken.
+/// The provider's wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Provider {
     OpenAi,
     Anthropic,
 }
 
-/// How long one try may take. All are counted anew for the next try.
+/// Timeouts of one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until there is a connection.
+    /// Maximum time to establish a connection.
     pub connect: Duration,
-    /// From sending until the headers of the answer. Servers that load or read first answer late.
+    /// Maximum time from sending the request to the headers of the response. Long, because servers may load the model or
+    /// process the prompt first.
     pub headers: Duration,
-    /// Between two pieces of the answer.
+    /// Maximum time between two chunks of the response.
     pub idle: Duration,
-    /// V0's `timeout`: the whole try.
+    /// V0's `timeout`: maximum time of the attempt.
     pub total: Duration,
 }
 
@@ -106,52 +105,52 @@ impl Default for Timeouts {
     }
 }
 
-/// What of a configuration cannot be used.
+/// An error of a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// No model is named.
+    /// The model is missing.
     #[error("`model` is empty")]
     NoModel,
-    /// The base URL is not one.
+    /// The base URL is not a URL.
     #[error("`base_url` is not a URL")]
     BaseUrl {
-        /// What is wrong with it.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The base URL cannot be used.
+    /// The base URL is not supported.
     #[error("`base_url` {0}")]
     BaseUrlUnusable(&'static str),
-    /// A header that HTTP does not allow, or the key as one. The value is not told: it may be secret.
+    /// HTTP does not allow this header, or the key as a header. Omits the value, which may be secret.
     #[error("{0} cannot be sent as an HTTP header")]
     Header(String),
-    /// A number out of its range.
+    /// A number is out of range.
     #[error("`{key}` is {value}, not {expected}")]
     OutOfRange {
         /// The field.
         key: &'static str,
-        /// What it is.
+        /// The configured value.
         value: f64,
-        /// What it may be.
+        /// The allowed range.
         expected: &'static str,
     },
-    /// A part of `completion_kwargs` that cannot be used.
+    /// A field of `completion_kwargs` is not supported.
     #[error("`completion_kwargs`: `{key}` {problem}")]
     CompletionKwargs {
-        /// The field in it.
+        /// The field.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong with the field.
         problem: &'static str,
     },
-    /// The HTTP client cannot be set up.
-    #[error("setting up the HTTP client")]
+    /// The HTTP client cannot be created.
+    #[error("cannot create the HTTP client")]
     Client {
-        /// Why.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl LlmConfig {
-    /// V0's defaults for a model.
+    /// Returns the configuration of a model with V0's defaults.
     pub fn new(model: impl Into<String>) -> Self {
         Self {
             model: model.into(),
@@ -182,9 +181,9 @@ impl LlmConfig {
         }
     }
 
-    /// A bare `claude-…` without a base URL is Anthropic's own API too: nobody else knows the name.
+    /// Returns the provider. A `claude-…` without a prefix and a base URL is Anthropic's own API too.
     pub(crate) fn provider(&self) -> Provider {
-        let own_name = self.model.starts_with("claude-") && self.own_base_url().is_none();
+        let own_name = self.model.starts_with("claude-") && self.configured_base_url().is_none();
         match self.custom_llm_provider.as_deref().filter(|name| !name.is_empty()) {
             Some("anthropic") => Provider::Anthropic,
             None if own_name || self.model.starts_with("anthropic/") => Provider::Anthropic,
@@ -192,7 +191,7 @@ impl LlmConfig {
         }
     }
 
-    /// The name that goes over the wire.
+    /// Returns the model's name as it is sent.
     pub(crate) fn wire_model(&self) -> &str {
         let prefixes: &[&str] = match self.provider() {
             Provider::OpenAi => &["openai/", "litellm_proxy/", "ollama/", "ollama_chat/"],
@@ -201,52 +200,51 @@ impl LlmConfig {
         prefixes.iter().find_map(|prefix| self.model.strip_prefix(prefix)).unwrap_or(&self.model)
     }
 
-    /// Whether images are sent.
+    /// Whether to send images.
     pub(crate) fn sends_images(&self) -> bool {
-        self.disable_vision.map_or_else(|| !lacks(&self.model, Lack::Vision), |is_disabled| !is_disabled)
+        self.disable_vision
+            .map_or_else(|| !lacks(&self.model, MissingFeature::Vision), |is_disabled| !is_disabled)
     }
 
-    /// How the next token is chosen, by the names that both wires have, as far as the model is known to take it.
+    /// Returns the sampling parameters of both wires, null for those that the model is known to refuse.
     pub(crate) fn sampling(&self) -> [(&'static str, Value); 3] {
-        let is_taken = !lacks(&self.model, Lack::Sampling);
-        // Of two that exclude each other the temperature is kept, as V0 does.
-        let is_one_enough = self.temperature.is_some() && lacks(&self.model, Lack::TwoSamplers);
-        let top_p = self.top_p.filter(|top_p| *top_p < 1.0 && !is_one_enough);
+        let is_supported = !lacks(&self.model, MissingFeature::Sampling);
+        // If temperature and top_p exclude each other, the temperature is kept, as in V0.
+        let is_excluded = self.temperature.is_some() && lacks(&self.model, MissingFeature::TwoSamplers);
+        let top_p = self.top_p.filter(|top_p| *top_p < 1.0 && !is_excluded);
         [
-            ("temperature", json!(self.temperature.filter(|_| is_taken))),
-            ("top_p", json!(top_p.filter(|_| is_taken))),
-            ("top_k", json!(self.top_k.filter(|_| is_taken))),
+            ("temperature", json!(self.temperature.filter(|_| is_supported))),
+            ("top_p", json!(top_p.filter(|_| is_supported))),
+            ("top_k", json!(self.top_k.filter(|_| is_supported))),
         ]
     }
 
-    /// The base URL, if one is given.
-    pub(crate) fn own_base_url(&self) -> Option<&str> {
+    /// Returns the configured base URL.
+    pub(crate) fn configured_base_url(&self) -> Option<&str> {
         self.base_url.as_deref().map(str::trim).filter(|base| !base.is_empty())
     }
 
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         if self.wire_model().is_empty() {
             return Err(ConfigError::NoModel);
         }
-        in_range("temperature", self.temperature, 0.0, 2.0, "between 0 and 2")?;
-        in_range("top_p", self.top_p, 0.0, 1.0, "between 0 and 1")?;
-        in_range("input_cost_per_token", self.input_cost_per_token, 0.0, 1.0, "between 0 and 1 dollar")?;
-        in_range("output_cost_per_token", self.output_cost_per_token, 0.0, 1.0, "between 0 and 1 dollar")?;
-        in_range("retry_multiplier", Some(self.retry.multiplier), 0.0, 1e6, "between 0 and a million")
+        check_range("temperature", self.temperature, 0.0, 2.0, "between 0 and 2")?;
+        check_range("top_p", self.top_p, 0.0, 1.0, "between 0 and 1")?;
+        check_range("input_cost_per_token", self.input_cost_per_token, 0.0, 1.0, "between 0 and 1 dollar")?;
+        check_range("output_cost_per_token", self.output_cost_per_token, 0.0, 1.0, "between 0 and 1 dollar")?;
+        check_range("retry_multiplier", Some(self.retry.multiplier), 0.0, 1e6, "between 0 and a million")
     }
 }
 
-fn in_range(
+fn check_range(
     key: &'static str,
     value: Option<f64>,
-    least: f64,
-    most: f64,
+    min: f64,
+    max: f64,
     expected: &'static str,
 ) -> Result<(), ConfigError> {
     match value {
-        Some(value) if !(least..=most).contains(&value) => {
-            Err(ConfigError::OutOfRange { key, value, expected })
-        }
+        Some(value) if !(min..=max).contains(&value) => Err(ConfigError::OutOfRange { key, value, expected }),
         _ => Ok(()),
     }
 }
@@ -256,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_prefixes_that_choose_this_wire_are_taken_off() {
+    fn prefix_is_removed_when_it_chooses_the_wire() {
         for (written, sent) in [
             ("openai/gpt-4o", "gpt-4o"),
             ("litellm_proxy/anthropic/claude", "anthropic/claude"),
@@ -297,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_out_of_range_are_named() {
+    fn number_out_of_range_is_named_in_the_error() {
         let config = LlmConfig { temperature: Some(f64::NAN), ..LlmConfig::new("m") };
-        assert_eq!(config.check().unwrap_err().to_string(), "`temperature` is NaN, not between 0 and 2");
-        assert_eq!(LlmConfig::new("openai/").check().unwrap_err().to_string(), "`model` is empty");
+        assert_eq!(config.validate().unwrap_err().to_string(), "`temperature` is NaN, not between 0 and 2");
+        assert_eq!(LlmConfig::new("openai/").validate().unwrap_err().to_string(), "`model` is empty");
     }
 
     #[test]
-    fn the_key_does_not_print() {
+    fn key_is_not_printed() {
         let config = LlmConfig { api_key: Some("sk-secret".into()), ..LlmConfig::new("m") };
         assert!(!format!("{config:?}").contains("sk-secret"));
     }

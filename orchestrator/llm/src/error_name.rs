@@ -1,9 +1,9 @@
-//! The names of the kinds of errors in files.
+//! The names of [`LlmErrorKind`] in files.
 
 use engine::llm::LlmErrorKind;
 use serde::{Deserialize, Serialize};
 
-/// For `#[serde(with = "ErrorName")]`.
+/// Serializes the kind as a name, with `#[serde(with = "ErrorName")]`.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", remote = "LlmErrorKind")]
 pub(crate) enum ErrorName {

@@ -1,68 +1,72 @@
 //! Calls to language models.
 //!
-//! Two wires of our own behind the engine's [`Llm`] ([`ProviderLlm`]): OpenAI's chat completions, which
-//! everything compatible speaks, and Anthropic's messages. [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] plays answers from a file and calls nobody;
-//! [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] answers from them. [`HttpAnalyzer`],
-//! [`InvariantAnalyzer`] and [`GraySwanAnalyzer`] ask services for an action's risk: they are here because the HTTP client
-//! is.
+//! [`ProviderLlm`] implements the engine's [`Llm`] with two wires: OpenAI's chat completions, which all compatible
+//! servers speak, and Anthropic's messages. [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] returns
+//! responses from a file, without a provider. [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] replays them.
+//! [`HttpAnalyzer`], [`InvariantAnalyzer`] and [`GraySwanAnalyzer`] request an action's risk from a service; they are here
+//! because they share the HTTP client.
 //!
-//! The texts of providers' errors are read in `classify` and nowhere else. Keys leave this crate only in the header
-//! of a request: never in an error, a log or an event. Configuration comes as data ([`LlmConfig`]); of the
-//! environment only the usual proxy variables and the machine's certificates are used, by the HTTP client.
+//! Only `classify` reads the texts of providers' errors. Keys leave this crate only in the header of a request, never in
+//! an error, a log or an event. Configuration is passed in ([`LlmConfig`]); the HTTP client reads the proxy variables of the
+//! environment and the machine's certificates.
 
 mod analyzer;
 mod anthropic;
 mod classify;
 mod config;
+mod connectivity;
 mod error_name;
 mod models;
 mod openai;
 mod prices;
-mod reach;
 mod recording;
 mod retry;
 mod router;
 mod scripted;
 mod secrets;
-mod shortened;
 mod text_calls;
+mod truncating;
 mod wire;
 
 use std::sync::Arc;
 
 use engine::llm::Llm;
 
-use models::Lack;
+use models::MissingFeature;
 
 pub use analyzer::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
-pub use reach::{lacks_key, reach};
+pub use connectivity::{check_connection, is_key_missing};
 pub use recording::{RecordingError, RecordingLlm, RecordingRedaction, ReplayLlm};
 pub use retry::RetryPolicy;
 pub use router::MultimodalRouter;
 pub use scripted::{SCRIPT_EXAMPLE, ScriptError, ScriptedLlm};
 pub use wire::ProviderLlm;
 
-/// The model of a configuration: behind its wire, with calls in its text if it makes none by itself, and told no
-/// more of a result than it is to be.
+/// Creates the model of a configuration. Emulates tool calls for a model without them, and truncates long results of tools.
 ///
 /// # Errors
 /// See [`ConfigError`].
 pub fn connect(config: &LlmConfig) -> Result<Arc<dyn Llm>, ConfigError> {
-    let lacks = models::known(&config.model);
-    tracing::debug!(model = config.model, as_of = models::AS_OF, ?lacks, "what the model is known to lack");
-    let is_native = config.native_tool_calling.unwrap_or_else(|| !lacks.contains(&Lack::Calls));
+    let missing = models::missing_features(&config.model);
+    tracing::debug!(
+        model = config.model,
+        as_of = models::AS_OF,
+        ?missing,
+        "looked up the model's missing features"
+    );
+    let is_native = config.native_tool_calling.unwrap_or_else(|| !missing.contains(&MissingFeature::Calls));
     let inner: Arc<dyn Llm> = if is_native {
         Arc::new(ProviderLlm::new(config)?)
     } else {
         let mut config = config.clone();
-        if !config.disable_stop_word && !lacks.contains(&Lack::Stop) {
-            config.stop.push(text_calls::STOP.to_owned());
+        if !config.disable_stop_word && !missing.contains(&MissingFeature::Stop) {
+            config.stop.push(text_calls::CALL_END.to_owned());
         }
         Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(&config)?)))
     };
     Ok(match config.max_message_chars {
-        Some(most) => Arc::new(shortened::ShortenedLlm { inner, most }),
+        Some(max_chars) => Arc::new(truncating::TruncatingLlm { inner, max_chars }),
         None => inner,
     })
 }

@@ -1,17 +1,17 @@
-//! What models are known to lack, by their names.
+//! Features that models are known to lack, by the models' names.
 //!
-//! The table need not be complete: a request that is refused for a parameter is repeated without the parameter. It saves
-//! that refused request, and it covers what no provider reports: models that ignore images, or that were not trained to
-//! make tool calls. The configuration overrides it: `native_tool_calling`, `disable_vision`, `completion_kwargs`.
+//! The table need not be complete: a request that is refused for a parameter is repeated without it. The table saves the
+//! refused request, and covers what providers do not report: models that ignore images, or that were not trained to make
+//! tool calls. The configuration overrides it: `native_tool_calling`, `disable_vision`, `completion_kwargs`.
 
 /// Date of the table. Sources: the providers' model pages and migration guides (OpenAI, Anthropic, Google, Mistral,
 /// DeepSeek, Moonshot, Z.ai, MiniMax, xAI), the model lists of Ollama and LiteLLM, and OpenHands V0's `model_features`.
 pub(crate) const AS_OF: &str = "2026-11-23";
 
-/// Something that a model does not have.
+/// A feature that a model lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lack {
-    /// Makes no tool calls by itself.
+pub(crate) enum MissingFeature {
+    /// Makes no tool calls.
     Calls,
     /// Sees no images.
     Vision,
@@ -23,11 +23,11 @@ pub(crate) enum Lack {
     Stop,
 }
 
-use Lack::{Calls, Sampling, Stop, TwoSamplers, Vision};
+use MissingFeature::{Calls, Sampling, Stop, TwoSamplers, Vision};
 
-/// Prefixes of normalized names (see [`normalized`]). The longest that matches a model decides, so that a model can differ
-/// from its family.
-const TABLE: &[(&str, &[Lack])] = &[
+/// Prefixes of normalized names (see [`normalize`]). The longest matching prefix decides, so that a model can differ from its
+/// family.
+const TABLE: &[(&str, &[MissingFeature])] = &[
     // OpenAI. GPT-5.1 and later take a temperature when they do not reason, which is not visible here.
     ("o1", &[Sampling, Stop]),
     ("o1-mini", &[Calls, Vision, Sampling, Stop]),
@@ -152,27 +152,27 @@ const TABLE: &[(&str, &[Lack])] = &[
     ("llava", &[Calls]),
 ];
 
-/// Whether a model, by the name that the user writes, is known to lack something.
-pub(crate) fn lacks(model: &str, lack: Lack) -> bool {
-    known(model).contains(&lack)
+/// Whether a model, named as in the configuration, is known to lack a feature.
+pub(crate) fn lacks(model: &str, feature: MissingFeature) -> bool {
+    missing_features(model).contains(&feature)
 }
 
-/// What a model, by the name that the user writes, is known to lack.
-pub(crate) fn known(model: &str) -> &'static [Lack] {
-    let name = normalized(model);
+/// Returns the features that a model, named as in the configuration, is known to lack.
+pub(crate) fn missing_features(model: &str) -> &'static [MissingFeature] {
+    let name = normalize(model);
     let matching = TABLE.iter().filter(|(prefix, _)| has_part_with_prefix(&name, prefix));
     matching.max_by_key(|(prefix, _)| prefix.len()).map_or(&[], |(_, lacks)| *lacks)
 }
 
-/// The last part of a path, in lower case, without a tag as Ollama's, with dashes for all that divides a name:
+/// Returns the last segment of a name in lower case, without a tag such as Ollama's, and with dashes as separators:
 /// `openrouter/anthropic/claude-3.5-haiku:beta` is `claude-3-5-haiku`.
-fn normalized(model: &str) -> String {
+fn normalize(model: &str) -> String {
     let name = model.rsplit('/').next().unwrap_or(model);
     let name = name.split(':').next().unwrap_or(name).to_lowercase();
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }
 
-/// Whether a name, or its part after a dash (`us-anthropic-claude-…`), starts with the prefix and a word ends there.
+/// Whether a name, or its part after a dash (`us-anthropic-claude-…`), starts with the words of a prefix.
 fn has_part_with_prefix(name: &str, prefix: &str) -> bool {
     name.match_indices(prefix).any(|(at, _)| {
         let (before, after) = (&name[..at], &name[at + prefix.len()..]);
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_are_known_by_the_names_that_users_write() {
+    fn missing_features_are_found_by_configured_names() {
         for (model, lacks) in [
             ("gpt-4o", &[][..]),
             ("gpt-4.1", &[]),
@@ -211,14 +211,14 @@ mod tests {
             ("my-own", &[]),
             ("", &[]),
         ] {
-            assert_eq!(known(model), lacks, "{model}");
+            assert_eq!(missing_features(model), lacks, "{model}");
         }
     }
 
     #[test]
-    fn the_table_can_be_matched_and_names_nothing_twice() {
+    fn table_has_only_normalized_and_unique_prefixes() {
         for (at, (prefix, _)) in TABLE.iter().enumerate() {
-            assert_eq!(normalized(prefix), *prefix);
+            assert_eq!(normalize(prefix), *prefix);
             assert!(TABLE[..at].iter().all(|(other, _)| other != prefix), "{prefix}");
         }
     }

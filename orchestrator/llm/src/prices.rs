@@ -1,7 +1,7 @@
-//! What a call cost: as the proxy says, else as configured, else as the provider says, else by the table of prices.
+//! Costs of calls: as reported by the proxy, else as configured, else as reported by the provider, else by the built-in
+//! price table.
 //!
-//! A model that the table does not know has no price, and no call without a count of tokens has one: a cost that is
-//! made up would make every budget wrong. Nothing is fetched; the table is the one that was built in.
+//! A model that is not in the table has no price, because an invented cost would break every budget.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,35 +10,35 @@ use protocol::metrics::TokenUsage;
 
 use crate::config::LlmConfig;
 
-/// Prefixes by which V0's users choose a proxy; what follows is a model's whole name.
+/// Prefixes with which V0's users choose a proxy. The complete name of a model follows.
 const PROXIES: [&str; 2] = ["litellm_proxy/", "openrouter/"];
 
 #[derive(Debug)]
 pub(crate) struct Prices {
     model: String,
-    /// In US dollars, of a token sent and of one received.
+    /// Price of an input and of an output token, in US dollars.
     configured: Option<(f64, f64)>,
-    /// Overrides the table's window.
+    /// Overrides the context window of the table.
     max_input_tokens: Option<u64>,
-    /// A call came with a price. Only the flag itself is shared.
-    has_charged: AtomicBool,
+    /// Whether the cost of a call was known. `Relaxed` suffices: only the flag itself is shared.
+    has_reported_cost: AtomicBool,
 }
 
-/// What no model's answer is longer than, in tokens.
-const LONGEST_ANSWER: u64 = 128_000;
+/// Upper bound of the length of any model's response, in tokens.
+const MAX_COMPLETION_TOKENS: u64 = 128_000;
 
-/// Prices that came with the answer.
+/// Costs that a response reports, in US dollars.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Stated {
-    /// `x-litellm-response-cost`: whoever runs the proxy knows what it charges.
+pub(crate) struct ReportedCost {
+    /// The proxy's header `x-litellm-response-cost`: the operator of the proxy knows what it charges.
     pub(crate) by_proxy: Option<f64>,
-    /// In the usage, as OpenRouter does.
+    /// In the usage, as OpenRouter reports it.
     pub(crate) by_provider: Option<f64>,
 }
 
-/// What the table says.
+/// The table's cost of a call and context window of its model.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Listed {
+struct ListPrice {
     cost: Option<f64>,
     context_window: u64,
 }
@@ -50,47 +50,51 @@ impl Prices {
             model: config.model.clone(),
             configured,
             max_input_tokens: config.max_input_tokens,
-            has_charged: AtomicBool::new(false),
+            has_reported_cost: AtomicBool::new(false),
         }
     }
 
-    /// The usage with the model and its window, and the price.
-    pub(crate) async fn settle(&self, mut usage: TokenUsage, stated: Stated) -> (TokenUsage, Option<f64>) {
+    /// Returns the cost of a call, and its usage with the model and the context window.
+    pub(crate) async fn price_call(
+        &self,
+        mut usage: TokenUsage,
+        reported: ReportedCost,
+    ) -> (TokenUsage, Option<f64>) {
         let listed = self.look_up(&usage).await;
-        let own = self.configured(&usage);
+        let configured = self.configured(&usage);
         usage.model.clone_from(&self.model);
         usage.context_window = self.max_input_tokens.unwrap_or(listed.context_window);
-        let cost = stated.by_proxy.or(own).or(stated.by_provider).or(listed.cost);
+        let cost = reported.by_proxy.or(configured).or(reported.by_provider).or(listed.cost);
         let cost = cost.filter(|cost| cost.is_finite() && *cost >= 0.0);
         if cost.is_some_and(|cost| cost > 0.0) {
-            self.has_charged.store(true, Ordering::Relaxed);
+            self.has_reported_cost.store(true, Ordering::Relaxed);
         }
         (usage, cost)
     }
 
-    /// What a call can cost at most whose request has at most so many tokens and whose answer at most `answer`, in US
-    /// dollars. What only the provider knows has no bound, once it was seen. Whoever looks the table up first waits while it
-    /// is decoded; the call before this one has done so.
-    pub(crate) fn most(&self, request: u64, answer: Option<u64>) -> f64 {
-        let completion_tokens = answer.unwrap_or(LONGEST_ANSWER);
-        let sent = TokenUsage { prompt_tokens: request, completion_tokens, ..TokenUsage::default() };
-        // What a provider keeps costs more than what it only reads.
-        let kept = TokenUsage { cache_write_tokens: request, ..sent.clone() };
-        let costs = |usage| self.configured(usage).or_else(|| listed(&self.model, usage).cost);
-        match [sent, kept].iter().filter_map(costs).reduce(f64::max) {
-            Some(most) => most,
-            None if self.has_charged.load(Ordering::Relaxed) => f64::INFINITY,
+    /// Returns the maximum cost of a call, in US dollars. Infinite if only the provider knows its prices. The first caller
+    /// waits while the table is decoded.
+    pub(crate) fn max_cost(&self, prompt_tokens: u64, max_completion_tokens: Option<u64>) -> f64 {
+        let completion_tokens = max_completion_tokens.unwrap_or(MAX_COMPLETION_TOKENS);
+        let uncached = TokenUsage { prompt_tokens, completion_tokens, ..TokenUsage::default() };
+        // Writing to the cache can cost more than reading the prompt.
+        let cached = TokenUsage { cache_write_tokens: prompt_tokens, ..uncached.clone() };
+        let costs = |usage| self.configured(usage).or_else(|| look_up(&self.model, usage).cost);
+        match [uncached, cached].iter().filter_map(costs).reduce(f64::max) {
+            Some(cost) => cost,
+            None if self.has_reported_cost.load(Ordering::Relaxed) => f64::INFINITY,
             None => 0.0,
         }
     }
 
-    /// How many tokens a request may have when `answer` are kept free for what comes; nothing when no window is known.
-    pub(crate) async fn room(&self, answer: u64) -> Option<u64> {
+    /// Returns the maximum number of tokens of a request that leaves room for a response. `None` if the context window is
+    /// unknown.
+    pub(crate) async fn max_request_tokens(&self, completion_tokens: u64) -> Option<u64> {
         if self.max_input_tokens.is_some() {
             return self.max_input_tokens;
         }
         let window = self.look_up(&TokenUsage::default()).await.context_window;
-        (window > 0).then(|| window.saturating_sub(answer))
+        (window > 0).then(|| window.saturating_sub(completion_tokens))
     }
 
     fn configured(&self, usage: &TokenUsage) -> Option<f64> {
@@ -98,16 +102,16 @@ impl Prices {
         Some(usage.prompt_tokens as f64 * input + usage.completion_tokens as f64 * output)
     }
 
-    /// Not on the runtime's threads: the first look-up decodes the whole table.
-    async fn look_up(&self, usage: &TokenUsage) -> Listed {
+    /// Looks up the price on a blocking thread, because the first look-up decodes the whole table.
+    async fn look_up(&self, usage: &TokenUsage) -> ListPrice {
         let (model, usage) = (self.model.clone(), usage.clone());
-        tokio::task::spawn_blocking(move || listed(&model, &usage)).await.unwrap_or_default()
+        tokio::task::spawn_blocking(move || look_up(&model, &usage)).await.unwrap_or_default()
     }
 }
 
-/// By provider and name, as in `anthropic/claude-…`; without a provider the name alone has to be known. A prefix that
-/// is no provider's, as in `ollama/llama3`, is no price: the same model elsewhere has one.
-fn listed(model: &str, usage: &TokenUsage) -> Listed {
+/// Looks up a price by provider and name, as in `anthropic/claude-…`, or by the name alone. There is none for an unknown
+/// provider such as `ollama/llama3`, even if another provider has a price for the same model.
+fn look_up(model: &str, usage: &TokenUsage) -> ListPrice {
     let behind_proxy = PROXIES.into_iter().find_map(|proxy| model.strip_prefix(proxy));
     let name = behind_proxy.unwrap_or(model);
     let (provider, name) = match name.split_once('/') {
@@ -119,18 +123,18 @@ fn listed(model: &str, usage: &TokenUsage) -> Listed {
     request.provider_id = provider;
     let table = Calculator::bundled();
     let Ok(price) = table.calculate(&request) else {
-        tracing::debug!(model, "the table of prices does not know the model");
-        return Listed::default();
+        tracing::debug!(model, "the model is not in the price table");
+        return ListPrice::default();
     };
     let models = table.providers().filter(|provider| provider.id() == price.provider_id);
     let window = models.flat_map(|provider| provider.models()).find(|model| model.id() == price.model_id);
-    Listed {
+    ListPrice {
         cost: Some(price.total_price),
         context_window: window.and_then(|model| model.context_window()).unwrap_or_default(),
     }
 }
 
-/// The tokens sent include the cached ones, in the table's words as in ours.
+/// Converts a usage. The input tokens include the cached ones in both.
 fn counts(usage: &TokenUsage) -> Usage {
     Usage::from([
         (UsageKey::INPUT_TOKENS, usage.prompt_tokens as f64),
@@ -149,51 +153,51 @@ mod tests {
     }
 
     fn cost(model: &str) -> Option<f64> {
-        listed(model, &usage()).cost
+        look_up(model, &usage()).cost
     }
 
-    async fn settled(configured: bool, usage: TokenUsage, stated: Stated) -> Option<f64> {
+    async fn cost_of(configured: bool, usage: TokenUsage, reported: ReportedCost) -> Option<f64> {
         let price = configured.then_some(1e-6);
         let mut config = LlmConfig::new("gpt-4o");
         (config.input_cost_per_token, config.output_cost_per_token) = (price, price);
-        Prices::new(&config).settle(usage, stated).await.1
+        Prices::new(&config).price_call(usage, reported).await.1
     }
 
     #[test]
-    fn names_are_found_as_users_write_them() {
+    fn price_is_found_by_configured_names() {
         let expected = Some(2.5 + 1.0); // GPT-4o: $2.50 a million in, $10 out
         for model in ["gpt-4o", "openai/gpt-4o", "litellm_proxy/gpt-4o", "litellm_proxy/openai/gpt-4o"] {
             assert_eq!(cost(model), expected, "{model}");
         }
-        assert_eq!(listed("gpt-4o", &usage()).context_window, 128_000);
+        assert_eq!(look_up("gpt-4o", &usage()).context_window, 128_000);
     }
 
     #[test]
-    fn an_unknown_model_has_no_price() {
+    fn unknown_model_has_no_price() {
         for model in ["no-such-model", "ollama/llama3", "openai/my-own", "my-company/gpt-4o"] {
-            assert_eq!(listed(model, &usage()), Listed::default(), "{model}");
+            assert_eq!(look_up(model, &usage()), ListPrice::default(), "{model}");
         }
     }
 
     #[test]
     fn cached_tokens_are_cheaper() {
         let cached = TokenUsage { cache_read_tokens: 900_000, ..usage() };
-        assert!(listed("gpt-4o", &cached).cost < cost("gpt-4o"));
+        assert!(look_up("gpt-4o", &cached).cost < cost("gpt-4o"));
     }
 
     #[tokio::test]
-    async fn the_nearest_to_the_bill_counts() {
-        let none = Stated::default();
-        let provider = Stated { by_provider: Some(7.0), ..none };
-        let both = Stated { by_proxy: Some(8.0), ..provider };
-        assert_eq!(settled(true, usage(), both).await, Some(8.0));
-        assert_eq!(settled(true, usage(), provider).await.map(f64::round), Some(1.0));
-        assert_eq!(settled(false, usage(), provider).await, Some(7.0));
-        assert_eq!(settled(false, usage(), none).await, Some(3.5));
+    async fn reported_costs_precede_the_price_table() {
+        let none = ReportedCost::default();
+        let provider = ReportedCost { by_provider: Some(7.0), ..none };
+        let both = ReportedCost { by_proxy: Some(8.0), ..provider };
+        assert_eq!(cost_of(true, usage(), both).await, Some(8.0));
+        assert_eq!(cost_of(true, usage(), provider).await.map(f64::round), Some(1.0));
+        assert_eq!(cost_of(false, usage(), provider).await, Some(7.0));
+        assert_eq!(cost_of(false, usage(), none).await, Some(3.5));
     }
 
     #[tokio::test]
-    async fn no_call_costs_more_than_the_most() {
+    async fn no_call_costs_more_than_the_maximum() {
         let prices = |change: fn(&mut LlmConfig)| {
             let mut config = LlmConfig::new("gpt-4o");
             change(&mut config);
@@ -202,26 +206,29 @@ mod tests {
         let own = prices(|config| {
             (config.input_cost_per_token, config.output_cost_per_token) = (Some(0.25), Some(0.5));
         });
-        assert_eq!(own.most(1000, Some(100)), 300.0);
+        assert_eq!(own.max_cost(1000, Some(100)), 300.0);
         let listed = prices(|_| ());
         let sent = TokenUsage { prompt_tokens: 1000, completion_tokens: 500, ..TokenUsage::default() };
         for usage in [sent.clone(), TokenUsage { cache_write_tokens: 1000, ..sent }] {
-            let (_, cost) = listed.settle(usage, Stated::default()).await;
-            assert!(cost.unwrap() > 0.0 && cost.unwrap() <= listed.most(1000, Some(500)));
+            let (_, cost) = listed.price_call(usage, ReportedCost::default()).await;
+            assert!(cost.unwrap() > 0.0 && cost.unwrap() <= listed.max_cost(1000, Some(500)));
         }
-        assert!(listed.most(1000, None) > listed.most(1000, Some(500)), "any answer is possible");
+        assert!(
+            listed.max_cost(1000, None) > listed.max_cost(1000, Some(500)),
+            "a response of any length is possible"
+        );
         let unknown = prices(|config| config.model = "my-own".into());
-        assert_eq!(unknown.most(1000, Some(500)), 0.0);
-        let stated = Stated { by_provider: Some(0.1), ..Stated::default() };
-        unknown.settle(usage(), stated).await;
-        assert_eq!(unknown.most(1000, Some(500)), f64::INFINITY, "whoever charges can charge anything");
+        assert_eq!(unknown.max_cost(1000, Some(500)), 0.0);
+        let reported = ReportedCost { by_provider: Some(0.1), ..ReportedCost::default() };
+        unknown.price_call(usage(), reported).await;
+        assert_eq!(unknown.max_cost(1000, Some(500)), f64::INFINITY, "the provider can charge any price");
     }
 
     #[tokio::test]
-    async fn the_room_is_as_configured_or_what_the_answer_leaves() {
+    async fn request_limit_is_configured_or_leaves_room_for_a_response() {
         let room = async |model: &str, max_input_tokens| {
             let config = LlmConfig { max_input_tokens, ..LlmConfig::new(model) };
-            Prices::new(&config).room(1000).await
+            Prices::new(&config).max_request_tokens(1000).await
         };
         assert_eq!(room("gpt-4o", None).await, Some(127_000));
         assert_eq!(room("gpt-4o", Some(500)).await, Some(500));
@@ -229,9 +236,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_usage_names_the_model_as_configured() {
+    async fn usage_has_the_configured_name_of_the_model() {
         let (usage, _) =
-            Prices::new(&LlmConfig::new("openai/gpt-4o")).settle(usage(), Stated::default()).await;
+            Prices::new(&LlmConfig::new("openai/gpt-4o")).price_call(usage(), ReportedCost::default()).await;
         assert_eq!((usage.model.as_str(), usage.context_window), ("openai/gpt-4o", 128_000));
     }
 }

@@ -1,29 +1,29 @@
-//! Trying again: bounded, backing off, told before each wait.
+//! Retries with exponential backoff.
 //!
-//! Knows nothing of what it tries. Ends with the first success, the first error that another try cannot mend, or the
-//! last try's error. Dropping the future ends it during a try and during a wait.
+//! The result is the first success, the first error that is not transient, or the error of the last attempt. Dropping the
+//! future cancels the attempt or the delay.
 
 use std::time::Duration;
 
 use engine::llm::{LlmError, LlmProgress};
 use tracing::Instrument as _;
 
-/// A provider that asks for more than this is not waited for: the caller gets the error at once, with the time in it.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(120);
+/// Maximum delay that a provider can request. A longer one is returned to the caller as an error.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 
-/// A wait grows by up to this part of itself, so that conversations which failed together do not come back together.
+/// Maximum part of a delay that is added to it, so that conversations that fail together do not retry together.
 const JITTER: f64 = 0.25;
 
-/// How often and when to try again, with V0's names and defaults.
+/// When and how often to retry, with V0's names and defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
-    /// `num_retries`: tries in all, as V0 counts them; 0 and 1 both mean a single one.
+    /// `num_retries`: maximum number of attempts, as in V0; 0 and 1 both allow one.
     pub num_retries: u32,
-    /// `retry_multiplier`: the first wait in seconds; each is twice the one before.
+    /// `retry_multiplier`: the first delay in seconds. Each further delay is doubled.
     pub multiplier: f64,
-    /// `retry_min_wait`: no backoff is shorter.
+    /// `retry_min_wait`: minimum delay.
     pub min_wait: Duration,
-    /// `retry_max_wait`: no backoff is longer. What a provider asks for may be, up to two minutes.
+    /// `retry_max_wait`: maximum delay. A provider can request a longer one, of up to two minutes.
     pub max_wait: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Calls `attempt` until it succeeds or it is not worth another try.
+    /// Calls `attempt` until it succeeds or a retry is pointless.
     pub(crate) async fn run<T, F>(
         &self,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
@@ -55,7 +55,7 @@ impl RetryPolicy {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            let Some(after) = self.wait_before(next, &error) else {
+            let Some(after) = self.delay_before(next, &error) else {
                 return Err(error);
             };
             tracing::warn!(attempt = next, attempts, ?after, kind = ?error.kind, %error, "retrying the model call");
@@ -65,28 +65,28 @@ impl RetryPolicy {
         attempt(attempts).await
     }
 
-    /// How long to wait before try number `next`; nothing when there should be none.
-    fn wait_before(&self, next: u32, error: &LlmError) -> Option<Duration> {
+    /// Returns the delay before attempt `next`. `None` if there must be no retry.
+    fn delay_before(&self, next: u32, error: &LlmError) -> Option<Duration> {
         if !error.kind.is_transient() {
             return None;
         }
-        match error.retry_after.filter(|asked| !asked.is_zero()) {
-            Some(asked) if asked > LONGEST_RETRY_AFTER.max(self.max_wait) => None,
-            Some(asked) => Some(jittered(asked)),
-            None => Some(jittered(self.backoff(next)).min(self.max_wait.max(self.min_wait))),
+        match error.retry_after.filter(|requested| !requested.is_zero()) {
+            Some(requested) if requested > MAX_RETRY_AFTER.max(self.max_wait) => None,
+            Some(requested) => Some(add_jitter(requested)),
+            None => Some(add_jitter(self.backoff(next)).min(self.max_wait.max(self.min_wait))),
         }
     }
 
     fn backoff(&self, next: u32) -> Duration {
         let doublings = i32::try_from(next.saturating_sub(2)).unwrap_or(i32::MAX);
         let seconds = self.multiplier * 2f64.powi(doublings);
-        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(self.max_wait);
-        wait.min(self.max_wait).max(self.min_wait)
+        let delay = Duration::try_from_secs_f64(seconds).unwrap_or(self.max_wait);
+        delay.min(self.max_wait).max(self.min_wait)
     }
 }
 
-fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(1.0 + JITTER * fastrand::f64())
+fn add_jitter(delay: Duration) -> Duration {
+    delay.mul_f64(1.0 + JITTER * fastrand::f64())
 }
 
 #[cfg(test)]
@@ -102,80 +102,82 @@ mod tests {
         LlmError { kind, detail: String::new(), retry_after: retry_after.map(Duration::from_secs) }
     }
 
-    /// Plays `outcomes`; returns what came out, the seconds before each try after the first, and what was told.
-    async fn play(
+    /// Runs attempts with these results. Returns the result, the delays in seconds, and the reported progress.
+    async fn run(
         policy: RetryPolicy,
-        outcomes: Vec<Result<u32, LlmError>>,
+        results: Vec<Result<u32, LlmError>>,
     ) -> (Result<u32, LlmError>, Vec<u64>, Vec<LlmProgress>) {
-        let told = Mutex::new(Vec::new());
-        let mut outcomes = outcomes.into_iter();
-        let mut tries = Vec::new();
+        let progress = Mutex::new(Vec::new());
+        let mut results = results.into_iter();
+        let mut attempts = Vec::new();
         let result = policy
-            .run(&|progress| told.lock().unwrap().push(progress), || {
-                tries.push(Instant::now());
-                std::future::ready(outcomes.next().unwrap())
+            .run(&|report| progress.lock().unwrap().push(report), || {
+                attempts.push(Instant::now());
+                std::future::ready(results.next().unwrap())
             })
             .await;
-        let waits = tries.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
-        (result, waits, told.into_inner().unwrap())
+        let delays = attempts.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+        (result, delays, progress.into_inner().unwrap())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_double_up_to_the_longest() {
+    async fn delays_double_up_to_the_maximum() {
         let unavailable = || Err(error(LlmErrorKind::Unavailable, None));
-        let (result, waits, told) =
-            play(RetryPolicy::default(), (0..5).map(|_| unavailable()).collect()).await;
+        let (result, delays, progress) =
+            run(RetryPolicy::default(), (0..5).map(|_| unavailable()).collect()).await;
         assert_eq!(result.unwrap_err().kind, LlmErrorKind::Unavailable);
         let ranges = [8..=10, 16..=20, 32..=40, 64..=64];
         assert!(
-            waits.len() == 4 && ranges.iter().zip(&waits).all(|(range, wait)| range.contains(wait)),
-            "{waits:?}"
+            delays.len() == 4 && ranges.iter().zip(&delays).all(|(range, delay)| range.contains(delay)),
+            "{delays:?}"
         );
-        let LlmProgress::Retrying { attempt, attempts, error, .. } = &told[3] else { panic!("{told:?}") };
-        assert_eq!((told.len(), *attempt, *attempts, *error), (4, 5, 5, LlmErrorKind::Unavailable));
+        let LlmProgress::Retrying { attempt, attempts, error, .. } = &progress[3] else {
+            panic!("{progress:?}")
+        };
+        assert_eq!((progress.len(), *attempt, *attempts, *error), (4, 5, 5, LlmErrorKind::Unavailable));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_success_ends_it() {
-        let (result, waits, _) =
-            play(RetryPolicy::default(), vec![Err(error(LlmErrorKind::StreamCut, None)), Ok(7)]).await;
-        assert_eq!((result.unwrap(), waits.len()), (7, 1));
+    async fn success_ends_the_retries() {
+        let (result, delays, _) =
+            run(RetryPolicy::default(), vec![Err(error(LlmErrorKind::StreamCut, None)), Ok(7)]).await;
+        assert_eq!((result.unwrap(), delays.len()), (7, 1));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_another_try_cannot_mend_is_not_tried_again() {
-        let (result, waits, told) =
-            play(RetryPolicy::default(), vec![Err(error(LlmErrorKind::Authentication, None))]).await;
+    async fn permanent_error_is_not_retried() {
+        let (result, delays, progress) =
+            run(RetryPolicy::default(), vec![Err(error(LlmErrorKind::Authentication, None))]).await;
         assert_eq!(result.unwrap_err().kind, LlmErrorKind::Authentication);
-        assert!(waits.is_empty() && told.is_empty());
+        assert!(delays.is_empty() && progress.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_provider_says_when() {
-        let outcomes = vec![Err(error(LlmErrorKind::RateLimited, Some(100))), Ok(1)];
-        let (_, waits, _) = play(RetryPolicy::default(), outcomes).await;
-        assert!((100..=125).contains(&waits[0]), "{waits:?}");
+    async fn delay_is_as_the_provider_requests() {
+        let results = vec![Err(error(LlmErrorKind::RateLimited, Some(100))), Ok(1)];
+        let (_, delays, _) = run(RetryPolicy::default(), results).await;
+        assert!((100..=125).contains(&delays[0]), "{delays:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_provider_that_asks_for_an_hour_is_not_waited_for() {
-        let (result, waits, _) =
-            play(RetryPolicy::default(), vec![Err(error(LlmErrorKind::RateLimited, Some(3600)))]).await;
+    async fn long_requested_delay_is_an_error() {
+        let (result, delays, _) =
+            run(RetryPolicy::default(), vec![Err(error(LlmErrorKind::RateLimited, Some(3600)))]).await;
         assert_eq!(result.unwrap_err().retry_after, Some(Duration::from_secs(3600)));
-        assert!(waits.is_empty());
+        assert!(delays.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn none_and_one_mean_a_single_try() {
+    async fn zero_and_one_retries_mean_a_single_attempt() {
         for num_retries in [0, 1] {
             let policy = RetryPolicy { num_retries, ..RetryPolicy::default() };
-            let (result, waits, _) = play(policy, vec![Err(error(LlmErrorKind::Timeout, None))]).await;
-            assert!(result.is_err() && waits.is_empty());
+            let (result, delays, _) = run(policy, vec![Err(error(LlmErrorKind::Timeout, None))]).await;
+            assert!(result.is_err() && delays.is_empty());
         }
     }
 
     #[test]
-    fn odd_settings_do_not_overflow() {
+    fn extreme_settings_do_not_overflow() {
         let policy = RetryPolicy { multiplier: 1e6, num_retries: u32::MAX, ..RetryPolicy::default() };
         assert_eq!(policy.backoff(u32::MAX), policy.max_wait);
     }

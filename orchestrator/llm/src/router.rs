@@ -1,8 +1,7 @@
-//! Two models behind one: V0's `multimodal_router`.
+//! Routes requests to one of two models: V0's `multimodal_router`.
 //!
-//! The second, cheaper one is asked unless there are images to see, or more to read than it can; then the first one is.
-//! Decided anew for each request, so that after a condensation the second one is asked again. Each call is counted under
-//! the name of the model that answered it.
+//! A request goes to the secondary, cheaper model unless it has images or exceeds that model's context window. Each request
+//! is routed anew, so that the secondary model is used again after a condensation. The usage names the model that responded.
 
 use std::sync::Arc;
 
@@ -11,11 +10,11 @@ use engine::llm::{
     ChatMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, MessagePart,
 };
 
-/// Chooses between two models.
+/// A router between two models.
 pub struct MultimodalRouter {
-    /// Sees images, and reads the most.
+    /// The model with vision and the larger context window.
     pub primary: Arc<dyn Llm>,
-    /// Is asked what it can answer.
+    /// The cheaper model.
     pub secondary: Arc<dyn Llm>,
 }
 
@@ -37,7 +36,7 @@ impl Llm for MultimodalRouter {
         if !has_image(request) {
             match self.secondary.complete(request, on_progress).await {
                 Err(error) if error.kind == LlmErrorKind::ContextWindowExceeded => {
-                    tracing::debug!(%error, model = self.primary.model(), "asking the other model");
+                    tracing::debug!(%error, model = self.primary.model(), "falling back to the primary model");
                 }
                 result => return result,
             }
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn first_model_is_used_when_request_has_images_or_is_too_long() {
+    async fn primary_model_is_used_when_request_has_images_or_is_long() {
         let answer = json!({ "text": "so" });
         let router = MultimodalRouter {
             primary: scripted("big", &json!([answer, answer, answer])),

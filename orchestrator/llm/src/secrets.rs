@@ -1,14 +1,14 @@
-//! The texts that must never leave: taken out of everything that a provider or a library says.
+//! Redacts keys in the texts of providers and libraries.
 
 use std::fmt;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// The longest text of a provider that goes into an error, in characters.
-const DETAIL_CHARS: usize = 500;
+/// Maximum length of the detail of an error, in characters.
+const MAX_DETAIL_CHARS: usize = 500;
 
-/// Shorter values are words like `true`; to take those out would only garble the text.
-const SHORTEST_SECRET: usize = 8;
+/// Minimum length of a secret, in bytes. Shorter values are words such as `true`.
+const MIN_SECRET_LENGTH: usize = 8;
 
 /// The key and the values of configured headers.
 #[derive(Clone, Default)]
@@ -22,24 +22,24 @@ impl fmt::Debug for Secrets {
 
 impl Secrets {
     pub(crate) fn add(&mut self, secret: &SecretString) {
-        if secret.expose_secret().len() >= SHORTEST_SECRET {
+        if secret.expose_secret().len() >= MIN_SECRET_LENGTH {
             self.0.push(secret.clone());
         }
     }
 
-    /// The text without the secrets.
-    pub(crate) fn redacted(&self, text: String) -> String {
+    /// Replaces the secrets in a text.
+    pub(crate) fn redact(&self, text: String) -> String {
         self.0.iter().fold(text, |text, secret| text.replace(secret.expose_secret(), "[redacted]"))
     }
 
-    /// The text in one line, without the secrets, shortened last: half a key must not stay at its end.
+    /// Formats a text as the detail of an error: in one line, redacted, and then truncated, so that no part of a key remains.
     pub(crate) fn detail(&self, text: &str) -> String {
-        shorten(self.redacted(text.split_whitespace().collect::<Vec<_>>().join(" ")))
+        truncate(self.redact(text.split_whitespace().collect::<Vec<_>>().join(" ")))
     }
 }
 
-fn shorten(text: String) -> String {
-    match text.char_indices().nth(DETAIL_CHARS) {
+fn truncate(text: String) -> String {
+    match text.char_indices().nth(MAX_DETAIL_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_taken_out_before_the_text_is_shortened() {
+    fn secrets_are_redacted_before_a_text_is_truncated() {
         let mut secrets = Secrets::default();
         secrets.add(&"sk-1234567890".into());
         secrets.add(&"true".into());
-        let text = format!("{} sk-1234567890 is\nnot true", "x".repeat(DETAIL_CHARS - 8));
+        let text = format!("{} sk-1234567890 is\nnot true", "x".repeat(MAX_DETAIL_CHARS - 8));
         let detail = secrets.detail(&text);
-        assert_eq!(detail, format!("{} [redact…", "x".repeat(DETAIL_CHARS - 8)));
+        assert_eq!(detail, format!("{} [redact…", "x".repeat(MAX_DETAIL_CHARS - 8)));
         assert_eq!(secrets.detail("sk-1234567890 is\nnot true"), "[redacted] is not true");
     }
 }

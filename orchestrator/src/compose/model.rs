@@ -170,7 +170,7 @@ fn provider_models(config: &Config) -> impl Iterator<Item = (&String, LlmConfig)
 
 /// Fails if the provider of the agent's model requires a key and there is none.
 pub(crate) fn check_key(config: &Config) -> anyhow::Result<()> {
-    match provider_models(config).find(|(_, config)| llm::lacks_key(config)) {
+    match provider_models(config).find(|(_, config)| llm::is_key_missing(config)) {
         Some((model, _)) => Err(UsageError(format!(
             "no key for {model}: set LLM_API_KEY, or api_key under [llm]; a server of your own needs its address in \
              LLM_BASE_URL instead"
@@ -184,7 +184,7 @@ pub(crate) fn check_key(config: &Config) -> anyhow::Result<()> {
 pub(crate) async fn reach_provider(config: &Config) -> anyhow::Result<()> {
     check_key(config)?;
     for (model, config) in provider_models(config) {
-        let reached = llm::reach(&config).await;
+        let reached = llm::check_connection(&config).await;
         reached.map_err(|error| anyhow::anyhow!("cannot reach the provider of {model}: {}", error.detail))?;
     }
     Ok(())
@@ -210,7 +210,7 @@ fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<A
 }
 
 fn scripted(script: &str, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
-    Ok(Arc::new(ScriptedLlm::from_json(script)?.starting_at(answered)))
+    Ok(Arc::new(ScriptedLlm::from_json(script)?.resuming_after(answered)))
 }
 
 /// Whether the model's responses come from a file.

@@ -1,12 +1,12 @@
-//! V0's `invariant`: a server of Invariant's that checks each action against a policy, given the trace before it.
+//! V0's `invariant`: an Invariant server checks each action and the trace before it against a policy.
 //!
-//! Facts of its HTTP API, as V0's client uses it: `GET session/new?session_id=…` answers `{id}`, `GET policy/template` the
-//! server's policy, `POST monitor/new` with `{rule}` answers `{monitor_id}`, and `POST monitor/{id}/check` with
-//! `{past_events, pending_events}` a list of violations, whose texts hold `risk=low`, `risk=medium` or `risk=high`.
-//! Without a violation the risk is low.
+//! Its HTTP API, as V0's client uses it: `GET session/new?session_id=…` returns `{id}`, `GET policy/template` returns the
+//! server's policy, `POST monitor/new` with `{rule}` returns `{monitor_id}`, and `POST monitor/{id}/check` with
+//! `{past_events, pending_events}` returns a list of violations, whose texts contain `risk=low`, `risk=medium` or
+//! `risk=high`. Without a violation the risk is low.
 //!
-//! V0 starts the server in Docker; here its address is configured. The trace is derived from the log each time, so that a
-//! restart of this program loses nothing of it.
+//! V0 starts the server in Docker; here its URL is configured. The trace is derived from the event log for each check, so that
+//! it survives a restart.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::service::Service;
-use super::trace::{self, Element};
+use super::trace::{self, TraceElement};
 use crate::config::ConfigError;
 
-/// The events that are sent as the past.
+/// Maximum number of events before the action that are sent.
 const MAX_PAST_EVENTS: usize = 200;
 
-/// Judges by the policy of an Invariant server.
+/// Requests each action's risk from an Invariant server.
 #[derive(Debug)]
 pub struct InvariantAnalyzer {
     service: Service,
@@ -35,7 +35,7 @@ pub struct InvariantAnalyzer {
     monitor: Mutex<Option<Monitor>>,
 }
 
-/// A session of the server's and the monitor in it that holds the policy.
+/// A session of the server, and its monitor with the policy.
 #[derive(Debug, Clone)]
 struct Monitor {
     session: String,
@@ -48,12 +48,12 @@ struct Session {
 }
 
 #[derive(Deserialize)]
-struct Created {
+struct CreatedMonitor {
     monitor_id: String,
 }
 
 impl InvariantAnalyzer {
-    /// Checks the address; opens no connection. `timeout` is for all that one action takes.
+    /// Validates the URL. Opens no connection. `timeout` limits all requests for one action.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -62,28 +62,29 @@ impl InvariantAnalyzer {
     }
 
     async fn check(&self, past: &Value, pending: &Value) -> Result<RiskAssessment, AnalyzerError> {
-        let mut kept = self.monitor.lock().await;
-        if let Some(monitor) = kept.as_ref() {
-            match self.request_check(monitor, past, pending).await {
+        let mut monitor = self.monitor.lock().await;
+        if let Some(existing) = monitor.as_ref() {
+            match self.request_check(existing, past, pending).await {
                 // A restarted server no longer has the monitor.
                 Err(error) => tracing::debug!(%error, "creating another monitor"),
-                judged => return judged,
+                result => return result,
             }
         }
-        let monitor = kept.insert(self.create_monitor().await?);
+        let monitor = monitor.insert(self.create_monitor().await?);
         self.request_check(monitor, past, pending).await
     }
 
     async fn create_monitor(&self) -> Result<Monitor, AnalyzerError> {
-        let named = Uuid::now_v7().to_string();
-        let request = self.service.request_below(Method::GET, &["session", "new"], &[("session_id", &named)]);
-        let Session { id: session } = self.service.send(request, None, "{id}").await?;
-        let template = self.service.request_below(Method::GET, &["policy", "template"], &[]);
-        let rule: Option<String> = self.service.send(template, None, "a policy").await?;
+        let session_id = Uuid::now_v7().to_string();
         let request =
-            self.service.request_below(Method::POST, &["monitor", "new"], &[("session_id", &session)]);
+            self.service.request_at(Method::GET, &["session", "new"], &[("session_id", &session_id)]);
+        let Session { id: session } = self.service.send(request, None, "{id}").await?;
+        let template = self.service.request_at(Method::GET, &["policy", "template"], &[]);
+        let rule: Option<String> = self.service.send(template, None, "a policy").await?;
+        let request = self.service.request_at(Method::POST, &["monitor", "new"], &[("session_id", &session)]);
         let body = json!({ "rule": rule.unwrap_or_default() });
-        let Created { monitor_id: id } = self.service.send(request, Some(&body), "{monitor_id}").await?;
+        let CreatedMonitor { monitor_id: id } =
+            self.service.send(request, Some(&body), "{monitor_id}").await?;
         Ok(Monitor { session, id })
     }
 
@@ -94,10 +95,10 @@ impl InvariantAnalyzer {
         pending: &Value,
     ) -> Result<RiskAssessment, AnalyzerError> {
         let path = ["monitor", id, "check"];
-        let request = self.service.request_below(Method::POST, &path, &[("session_id", session)]);
+        let request = self.service.request_at(Method::POST, &path, &[("session_id", session)]);
         let body = json!({ "past_events": past, "pending_events": pending });
         let violations: Vec<Value> = self.service.send(request, Some(&body), "a list of violations").await?;
-        Ok(judgement(&violations))
+        Ok(highest_risk(&violations))
     }
 }
 
@@ -110,17 +111,17 @@ impl SecurityAnalyzer for InvariantAnalyzer {
     }
 }
 
-/// The trace in the server's format, which has no system prompt.
-fn encode(trace: Vec<Element>) -> Value {
+/// Encodes the trace in the server's format, which has no system prompt.
+fn encode(trace: Vec<TraceElement>) -> Value {
     let elements = trace.into_iter().filter_map(|element| {
         Some(match element {
-            Element::System(_) => return None,
-            Element::User(text) => json!({ "metadata": {}, "role": "user", "content": text }),
-            Element::Assistant(text) => json!({ "metadata": {}, "role": "assistant", "content": text }),
-            Element::Call { id, name, arguments } => json!({
+            TraceElement::System(_) => return None,
+            TraceElement::User(text) => json!({ "metadata": {}, "role": "user", "content": text }),
+            TraceElement::Assistant(text) => json!({ "metadata": {}, "role": "assistant", "content": text }),
+            TraceElement::Call { id, name, arguments } => json!({
                 "metadata": {}, "id": id, "type": "function", "function": { "name": name, "arguments": arguments },
             }),
-            Element::Output { call_id, text } => {
+            TraceElement::Output { call_id, text } => {
                 json!({ "metadata": {}, "role": "tool", "content": text, "tool_call_id": call_id })
             }
         })
@@ -128,8 +129,8 @@ fn encode(trace: Vec<Element>) -> Value {
     elements.collect()
 }
 
-/// The highest risk of the violations. A violation that states no risk does not count, as in V0.
-fn judgement(violations: &[Value]) -> RiskAssessment {
+/// Returns the highest risk of the violations. Ignores violations without a risk, as in V0.
+fn highest_risk(violations: &[Value]) -> RiskAssessment {
     let risks = [
         ("risk=high", SecurityRisk::High),
         ("risk=medium", SecurityRisk::Medium),
@@ -139,9 +140,9 @@ fn judgement(violations: &[Value]) -> RiskAssessment {
         .iter()
         .map(|violation| violation.as_str().map_or_else(|| violation.to_string(), str::to_owned))
         .collect();
-    let found = |(words, risk): &(&str, SecurityRisk)| {
-        let text = texts.iter().find(|text| text.contains(words))?;
+    let find = |(marker, risk): &(&str, SecurityRisk)| {
+        let text = texts.iter().find(|text| text.contains(marker))?;
         Some(RiskAssessment { risk: *risk, reason: text.clone() })
     };
-    risks.iter().find_map(found).unwrap_or_else(|| SecurityRisk::Low.into())
+    risks.iter().find_map(find).unwrap_or_else(|| SecurityRisk::Low.into())
 }

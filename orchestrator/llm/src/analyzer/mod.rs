@@ -1,9 +1,9 @@
-//! Security analyzers behind HTTP: a service of the user's own ([`HttpAnalyzer`]), an Invariant server
-//! ([`InvariantAnalyzer`]) and Gray Swan's Cygnal ([`GraySwanAnalyzer`]).
+//! Security analyzers behind HTTP: the user's own service ([`HttpAnalyzer`]), an Invariant server ([`InvariantAnalyzer`]) and
+//! Gray Swan's Cygnal ([`GraySwanAnalyzer`]).
 //!
-//! To the user's own each action is posted as `{"action": {"action": KIND, "args": {…}}}`; the answer is
-//! `{"risk": "low", "reason": "…"}` with `low`, `medium`, `high` or `unknown`. All are bounded in time and size. An
-//! analyzer that fails is an error: the action's risk is unknown then, as in V0.
+//! The user's own service receives each action as `{"action": {"action": KIND, "args": {…}}}`, and responds with
+//! `{"risk": "low", "reason": "…"}`, where the risk is `low`, `medium`, `high` or `unknown`. Requests are bounded in time and
+//! size. A failure of an analyzer is an error; the action's risk is unknown then, as in V0.
 
 mod grayswan;
 mod invariant;
@@ -25,18 +25,18 @@ pub use grayswan::GraySwanAnalyzer;
 pub use invariant::InvariantAnalyzer;
 use service::Service;
 
-/// Where an analyzer is, and how it is asked.
+/// Configuration of an [`HttpAnalyzer`].
 #[derive(Debug, Clone)]
 pub struct AnalyzerConfig {
-    /// `http://` or `https://`.
+    /// The URL, with `http://` or `https://`.
     pub url: String,
-    /// Sent as a bearer token.
+    /// The key, sent as a bearer token.
     pub api_key: Option<SecretString>,
-    /// From sending to the whole answer.
+    /// Maximum time from sending the request to the complete response.
     pub timeout: Duration,
 }
 
-/// Asks a service for each action's risk.
+/// Requests each action's risk from a service.
 #[derive(Debug)]
 pub struct HttpAnalyzer {
     service: Service,
@@ -44,7 +44,7 @@ pub struct HttpAnalyzer {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct RiskResponse {
     risk: Risk,
     #[serde(default)]
     reason: String,
@@ -64,7 +64,7 @@ enum Risk {
 }
 
 impl HttpAnalyzer {
-    /// Checks the address; opens no connection.
+    /// Validates the URL. Opens no connection.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -77,21 +77,21 @@ impl HttpAnalyzer {
 impl SecurityAnalyzer for HttpAnalyzer {
     async fn assess(&self, action: &Action, _history: &View) -> Result<RiskAssessment, AnalyzerError> {
         let arguments = serde_json::to_value(action.fields())
-            .map_err(|error| service::failed("cannot be sent the action", error))?;
+            .map_err(|error| service::error_with_source("cannot be sent the action", error))?;
         let body = json!({"action": {"action": action.kind(), "args": arguments}});
         let request = self.service.post();
         let request = match &self.api_key {
             Some(key) => request.bearer_auth(key.expose_secret()),
             None => request,
         };
-        let answer: Answer =
+        let response: RiskResponse =
             self.service.with_timeout(self.service.send(request, Some(&body), "{risk, reason}")).await?;
-        let risk = match answer.risk {
+        let risk = match response.risk {
             Risk::Low => SecurityRisk::Low,
             Risk::Medium => SecurityRisk::Medium,
             Risk::High => SecurityRisk::High,
             Risk::Unknown => SecurityRisk::Unknown,
         };
-        Ok(RiskAssessment { risk, reason: answer.reason })
+        Ok(RiskAssessment { risk, reason: response.reason })
     }
 }

@@ -1,4 +1,4 @@
-//! One analyzer's HTTP service: requests to paths below its address, bounded in time and size.
+//! The HTTP service of an analyzer, with requests that are bounded in time and size.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::config::{ConfigError, Timeouts};
-use crate::wire::client::client;
+use crate::wire::client::new_client;
 
-/// The largest request, as JSON, in bytes.
+/// Maximum size of a request, in bytes.
 pub(super) const MAX_REQUEST_BYTES: usize = 1 << 20;
 
-/// The largest answer that is read, in bytes.
-const MAX_ANSWER_BYTES: usize = 64 << 10;
+/// Maximum size of a response, in bytes.
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Service {
@@ -24,25 +24,20 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Checks the address; opens no connection.
+    /// Validates the URL. Opens no connection.
     pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, ConfigError> {
         let base: Url = url.parse().map_err(|error| ConfigError::BaseUrl { source: Box::new(error) })?;
-        let client = client(&base, &Timeouts::default())?;
+        let client = new_client(&base, &Timeouts::default())?;
         Ok(Self { client, base, timeout })
     }
 
-    /// A request to the address itself.
+    /// Creates a request to the base URL.
     pub(super) fn post(&self) -> RequestBuilder {
         self.client.post(self.base.clone())
     }
 
-    /// A request to a path below the address. Segments are escaped: they may come from an answer.
-    pub(super) fn request_below(
-        &self,
-        method: Method,
-        path: &[&str],
-        query: &[(&str, &str)],
-    ) -> RequestBuilder {
+    /// Creates a request to a path below the base URL. Escapes its segments, which may come from a response.
+    pub(super) fn request_at(&self, method: Method, path: &[&str], query: &[(&str, &str)]) -> RequestBuilder {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
@@ -53,7 +48,7 @@ impl Service {
         self.client.request(method, url)
     }
 
-    /// Sends a request and reads an answer of the form `expected`.
+    /// Sends a request, and parses the response. `expected` describes its format.
     pub(super) async fn send<T: DeserializeOwned>(
         &self,
         request: RequestBuilder,
@@ -62,50 +57,55 @@ impl Service {
     ) -> Result<T, AnalyzerError> {
         let request = match body.map(Value::to_string) {
             Some(body) if body.len() > MAX_REQUEST_BYTES => {
-                return Err(refused(format!("is sent no action of more than {MAX_REQUEST_BYTES} bytes")));
+                return Err(error(format!("is sent no action of more than {MAX_REQUEST_BYTES} bytes")));
             }
             Some(body) => request.header("content-type", "application/json").body(body),
             None => request,
         };
-        let response =
-            request.send().await.map_err(|error| failed("cannot be reached", error.without_url()))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|source| error_with_source("cannot be reached", source.without_url()))?;
         match response.status() {
             status if status.is_success() => {
                 let body = read(response).await?;
                 serde_json::from_slice(&body)
-                    .map_err(|error| failed(&format!("did not answer with {expected}"), error))
+                    .map_err(|source| error_with_source(&format!("did not respond with {expected}"), source))
             }
-            status => Err(refused(format!("answered with status {status}"))),
+            status => Err(error(format!("responded with status {status}"))),
         }
     }
 
-    /// The outcome of one assessment, or an error after the configured timeout.
+    /// Limits an assessment to the configured timeout.
     pub(super) async fn with_timeout<T>(
         &self,
-        asked: impl Future<Output = Result<T, AnalyzerError>>,
+        assessment: impl Future<Output = Result<T, AnalyzerError>>,
     ) -> Result<T, AnalyzerError> {
-        let late = |_| refused(format!("did not answer within {:?}", self.timeout));
-        tokio::time::timeout(self.timeout, asked).await.map_err(late)?
+        let timed_out = |_| error(format!("did not respond within {:?}", self.timeout));
+        tokio::time::timeout(self.timeout, assessment).await.map_err(timed_out)?
     }
 }
 
 async fn read(mut response: Response) -> Result<Vec<u8>, AnalyzerError> {
     let mut body = Vec::new();
     while let Some(chunk) =
-        response.chunk().await.map_err(|error| failed("broke off", error.without_url()))?
+        response.chunk().await.map_err(|source| error_with_source("broke off", source.without_url()))?
     {
-        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err(refused(format!("answered with more than {MAX_ANSWER_BYTES} bytes")));
+        if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
+            return Err(error(format!("responded with more than {MAX_RESPONSE_BYTES} bytes")));
         }
         body.extend_from_slice(&chunk);
     }
     Ok(body)
 }
 
-pub(super) fn failed(doing: &str, source: impl std::error::Error + Send + Sync + 'static) -> AnalyzerError {
+pub(super) fn error_with_source(
+    doing: &str,
+    source: impl std::error::Error + Send + Sync + 'static,
+) -> AnalyzerError {
     AnalyzerError { doing: doing.to_owned(), source: Some(Box::new(source)) }
 }
 
-pub(super) fn refused(doing: String) -> AnalyzerError {
+pub(super) fn error(doing: String) -> AnalyzerError {
     AnalyzerError { doing, source: None }
 }

@@ -1,8 +1,8 @@
-//! The conversation before an action, as a service that judges the action receives it: messages, calls and outputs. Pure.
+//! The trace that an analyzer receives: the messages, calls and outputs before an action. Pure.
 //!
-//! Calls have the names and arguments of V0's actions (`run`, `command`), because existing policies are written for them,
-//! and not those of the model's tools. The thought is a message of its own. The risk that the model declares is left out,
-//! so that it does not bias the judgement.
+//! Calls have the names and arguments of V0's actions (`run`, `command`), not those of the model's tools, because existing
+//! policies use them. A thought is a separate message. The risk that the model declares is omitted, because it could bias
+//! the assessment.
 
 use engine::security::needs_confirmation;
 use engine::view::View;
@@ -10,17 +10,17 @@ use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, Event, EventBody, EventSource};
 use serde_json::{Map, Value};
 
-/// The longest text that is sent whole, in characters.
+/// Maximum length of a text of the history, in characters.
 const MAX_TEXT_CHARS: usize = 30_000;
 
-/// The history that is sent, in bytes: the newest of it.
+/// Maximum size of the history, in bytes. The newest events are sent.
 const MAX_HISTORY_BYTES: usize = super::service::MAX_REQUEST_BYTES / 2;
 
 /// Fields of actions that are not arguments of a call.
 const NOT_ARGUMENTS: [&str; 3] = ["thought", "security_risk", "confirmation_state"];
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Element {
+pub(super) enum TraceElement {
     System(String),
     User(String),
     Assistant(String),
@@ -28,13 +28,14 @@ pub(super) enum Element {
     Output { call_id: String, text: String },
 }
 
-/// Elements of the newest events, at most `most` of them, in order. An output without its call is left out.
-pub(super) fn from_history(history: &View, most: usize) -> Vec<Element> {
-    let mut newest: Vec<Vec<Element>> = Vec::new();
+/// Returns the elements of the newest `max_events` events in order. Omits an output without its call.
+pub(super) fn from_history(history: &View, max_events: usize) -> Vec<TraceElement> {
+    let mut newest: Vec<Vec<TraceElement>> = Vec::new();
     let mut bytes = 0;
-    for elements in history.events().rev().map(from_event).filter(|elements| !elements.is_empty()).take(most)
+    for elements in
+        history.events().rev().map(from_event).filter(|elements| !elements.is_empty()).take(max_events)
     {
-        bytes += elements.iter().map(Element::bytes).sum::<usize>();
+        bytes += elements.iter().map(TraceElement::bytes).sum::<usize>();
         if bytes > MAX_HISTORY_BYTES {
             break;
         }
@@ -44,47 +45,47 @@ pub(super) fn from_history(history: &View, most: usize) -> Vec<Element> {
     let in_order = newest.into_iter().rev().flatten();
     in_order
         .filter(|element| match element {
-            Element::Call { id, .. } => {
+            TraceElement::Call { id, .. } => {
                 calls.push(id.clone());
                 true
             }
-            Element::Output { call_id, .. } => calls.contains(call_id),
-            Element::System(_) | Element::User(_) | Element::Assistant(_) => true,
+            TraceElement::Output { call_id, .. } => calls.contains(call_id),
+            TraceElement::System(_) | TraceElement::User(_) | TraceElement::Assistant(_) => true,
         })
         .collect()
 }
 
-/// Elements of the action that is judged, which will be the log's next event. Its texts are not clipped.
-pub(super) fn from_action(action: &Action, history: &View) -> Vec<Element> {
+/// Returns the elements of the assessed action, which will be the next event of the log. Does not truncate its texts.
+pub(super) fn from_action(action: &Action, history: &View) -> Vec<TraceElement> {
     from_call(action, history.end().to_string(), |text| text)
 }
 
-fn from_event(event: &Event) -> Vec<Element> {
+fn from_event(event: &Event) -> Vec<TraceElement> {
     match (&event.body, event.source) {
         (EventBody::Action(Action::System(system)), EventSource::Agent) => {
-            vec![Element::System(clipped(system.content.clone()))]
+            vec![TraceElement::System(truncate(system.content.clone()))]
         }
         (EventBody::Action(Action::Message(message)), EventSource::User) => {
-            vec![Element::User(clipped(message.content.clone()))]
+            vec![TraceElement::User(truncate(message.content.clone()))]
         }
         (EventBody::Action(Action::Message(message)), EventSource::Agent) => {
-            vec![Element::Assistant(clipped(message.content.clone()))]
+            vec![TraceElement::Assistant(truncate(message.content.clone()))]
         }
         (EventBody::Action(action), EventSource::Agent)
             if needs_confirmation(ConfirmationPolicy::Always, action) =>
         {
-            from_call(action, event.id.to_string(), clipped)
+            from_call(action, event.id.to_string(), truncate)
         }
         (EventBody::Observation(observation), _) => {
             let output =
-                |cause| Element::Output { call_id: cause, text: clipped(observation.content.clone()) };
+                |cause| TraceElement::Output { call_id: cause, text: truncate(observation.content.clone()) };
             event.cause.map(|cause| output(cause.to_string())).into_iter().collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn from_call(action: &Action, id: String, bounded: fn(String) -> String) -> Vec<Element> {
+fn from_call(action: &Action, id: String, limit: fn(String) -> String) -> Vec<TraceElement> {
     let fields = serde_json::to_value(action.fields()).unwrap_or_default();
     let mut arguments = match fields {
         Value::Object(fields) => fields,
@@ -94,16 +95,16 @@ fn from_call(action: &Action, id: String, bounded: fn(String) -> String) -> Vec<
     arguments.retain(|name, _| !NOT_ARGUMENTS.contains(&name.as_str()));
     for value in arguments.values_mut() {
         if let Value::String(text) = value {
-            *text = bounded(std::mem::take(text));
+            *text = limit(std::mem::take(text));
         }
     }
-    let thought = (!thought.is_empty()).then_some(Element::Assistant(bounded(thought)));
-    let call = Element::Call { id, name: action.kind().to_owned(), arguments };
+    let thought = (!thought.is_empty()).then_some(TraceElement::Assistant(limit(thought)));
+    let call = TraceElement::Call { id, name: action.kind().to_owned(), arguments };
     thought.into_iter().chain([call]).collect()
 }
 
-/// Keeps the beginning and the end of a long text: an instruction can stand in either.
-fn clipped(text: String) -> String {
+/// Removes the middle of a long text. Its start and end may both contain instructions.
+fn truncate(text: String) -> String {
     let count = text.chars().count();
     if count <= MAX_TEXT_CHARS {
         return text;
@@ -113,7 +114,7 @@ fn clipped(text: String) -> String {
     format!("{head}\n[{} characters left out]\n{tail}", count - MAX_TEXT_CHARS)
 }
 
-impl Element {
+impl TraceElement {
     fn bytes(&self) -> usize {
         match self {
             Self::System(text) | Self::User(text) | Self::Assistant(text) | Self::Output { text, .. } => {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_have_their_outputs_and_not_their_declared_risk() {
+    fn calls_have_outputs_and_no_declared_risk() {
         let message = MessageAction { content: "go".into(), ..Default::default() };
         let view = view(vec![
             (EventSource::User, Action::from(message).into(), None),
@@ -164,29 +165,33 @@ mod tests {
             (EventSource::Agent, run("ls").into(), None),
             (EventSource::Agent, ran("a b"), Some(2)),
         ]);
-        let told = from_history(&view, 20);
-        let [Element::User(user), Element::Assistant(why), Element::Call { id, name, arguments }, output] =
-            told.as_slice()
+        let trace = from_history(&view, 20);
+        let [
+            TraceElement::User(user),
+            TraceElement::Assistant(why),
+            TraceElement::Call { id, name, arguments },
+            output,
+        ] = trace.as_slice()
         else {
-            panic!("{told:?}")
+            panic!("{trace:?}")
         };
         assert_eq!((user.as_str(), why.as_str(), id.as_str(), name.as_str()), ("go", "why", "2", "run"));
         assert_eq!(arguments["command"], json!("ls"));
         assert!(NOT_ARGUMENTS.iter().all(|field| !arguments.contains_key(*field)));
-        assert_eq!(*output, Element::Output { call_id: "2".into(), text: "a b".into() });
+        assert_eq!(*output, TraceElement::Output { call_id: "2".into(), text: "a b".into() });
         assert!(from_history(&view, 1).is_empty(), "an output without its call");
-        assert!(matches!(&from_action(&run("rm"), &view)[1], Element::Call { id, .. } if id == "4"));
+        assert!(matches!(&from_action(&run("rm"), &view)[1], TraceElement::Call { id, .. } if id == "4"));
     }
 
     #[test]
-    fn a_long_history_keeps_its_end_within_bounds() {
+    fn end_of_a_long_history_is_kept() {
         let long = "x".repeat(MAX_TEXT_CHARS * 2);
         let events = (0..100).flat_map(|step| {
             [(EventSource::Agent, run("ls").into(), None), (EventSource::Agent, ran(&long), Some(step * 2))]
         });
-        let told = from_history(&view(events.collect()), 200);
-        let bytes: usize = told.iter().map(Element::bytes).sum();
+        let trace = from_history(&view(events.collect()), 200);
+        let bytes: usize = trace.iter().map(TraceElement::bytes).sum();
         assert!(bytes <= MAX_HISTORY_BYTES && bytes > MAX_HISTORY_BYTES / 2, "{bytes}");
-        assert!(matches!(told.last(), Some(Element::Output { call_id, .. }) if call_id == "198"));
+        assert!(matches!(trace.last(), Some(TraceElement::Output { call_id, .. }) if call_id == "198"));
     }
 }

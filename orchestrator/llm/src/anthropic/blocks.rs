@@ -1,30 +1,30 @@
-//! The model's own turns: from the message that is kept to the blocks that go back. Pure.
+//! Converts the model's messages to content blocks. Pure.
 
 use engine::llm::{AssistantMessage, ToolCall};
 use serde_json::{Value, json};
 
-/// Where a message keeps the blocks as they came, when the rest of it does not say the same.
-pub(crate) const CONTENT: &str = "anthropic_content";
+/// The provider field of a message with its original blocks, if its text and calls do not suffice to build them.
+pub(crate) const CONTENT_FIELD: &str = "anthropic_content";
 
-/// The blocks of a turn. Of what was kept, calls that were taken out of the message are left out: the engine drops those
-/// that are too many, and a call without a result is refused.
-pub(super) fn of_message(message: &AssistantMessage) -> Vec<Value> {
-    match message.provider_fields.0.get(CONTENT).and_then(Value::as_array) {
-        Some(kept) => {
-            let made: Vec<&str> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
-            let is_sent = |block: &&Value| match text_of(block, "type") {
-                "tool_use" => made.contains(&text_of(block, "id")),
-                "text" => !is_blank(text_of(block, "text")),
+/// Converts a message. Omits original blocks of calls that the engine has dropped, because a call without a result is
+/// rejected.
+pub(super) fn to_blocks(message: &AssistantMessage) -> Vec<Value> {
+    match message.provider_fields.0.get(CONTENT_FIELD).and_then(Value::as_array) {
+        Some(original) => {
+            let call_ids: Vec<&str> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
+            let is_sent = |block: &&Value| match text_field(block, "type") {
+                "tool_use" => call_ids.contains(&text_field(block, "id")),
+                "text" => !is_blank(text_field(block, "text")),
                 _ => true,
             };
-            kept.iter().filter(is_sent).map(sendable).collect()
+            original.iter().filter(is_sent).map(with_valid_input).collect()
         }
-        None => rebuilt(message),
+        None => build_blocks(message),
     }
 }
 
-/// The blocks that a message without blocks of its own stands for: its text, then its calls.
-pub(super) fn rebuilt(message: &AssistantMessage) -> Vec<Value> {
+/// Builds blocks from the text and the calls of a message.
+pub(super) fn build_blocks(message: &AssistantMessage) -> Vec<Value> {
     let text = (!is_blank(&message.text)).then(|| text_block(&message.text));
     text.into_iter().chain(message.tool_calls.iter().map(call_block)).collect()
 }
@@ -33,12 +33,12 @@ pub(super) fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// Anthropic refuses texts that say nothing.
+/// Whether a text is blank. Anthropic rejects those.
 pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Ids of other providers hold what Anthropic does not allow.
+/// Replaces the characters of another provider's id that Anthropic does not allow.
 pub(super) fn call_id(id: &str) -> String {
     let is_allowed = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
     match id {
@@ -56,16 +56,16 @@ fn call_block(call: &ToolCall) -> Value {
     })
 }
 
-/// A block as it came; only the input of a call has to be an object.
-fn sendable(block: &Value) -> Value {
+/// Returns an original block. The input of a call becomes an object, which Anthropic requires.
+fn with_valid_input(block: &Value) -> Value {
     let mut block = block.clone();
-    if let Some(raw) = block.get("input").and_then(Value::as_str).map(input) {
-        block["input"] = raw;
+    if let Some(input) = block.get("input").and_then(Value::as_str).map(input) {
+        block["input"] = input;
     }
     block
 }
 
-/// Arguments that are no object are shown to the model as what it wrote.
+/// Parses arguments. If they are not an object, the input shows the model what it wrote.
 fn input(arguments: &str) -> Value {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(input)) => Value::Object(input),
@@ -74,7 +74,7 @@ fn input(arguments: &str) -> Value {
     }
 }
 
-fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
+fn text_field<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
@@ -83,19 +83,19 @@ mod tests {
     use super::*;
 
     fn blocks(message: Value) -> Value {
-        of_message(&AssistantMessage::from_stored(message)).into()
+        to_blocks(&AssistantMessage::from_stored(message)).into()
     }
 
     fn call(id: &str, arguments: &str) -> Value {
         json!({ "id": id, "type": "function", "function": { "name": "run", "arguments": arguments } })
     }
 
-    fn use_of(id: &str, input: Value) -> Value {
+    fn tool_use(id: &str, input: Value) -> Value {
         json!({ "type": "tool_use", "id": id, "name": "run", "input": input })
     }
 
     #[test]
-    fn a_message_of_another_provider_becomes_text_and_calls() {
+    fn message_of_another_provider_becomes_text_and_calls() {
         let calls = [call("a|1", r#"{"x":1}"#), call("b", ""), call("", "[1]"), call("d", r#"{"x":"#)];
         assert_eq!(
             blocks(
@@ -103,35 +103,41 @@ mod tests {
             ),
             json!([
                 { "type": "text", "text": "hi" },
-                use_of("a_1", json!({ "x": 1 })),
-                use_of("b", json!({})),
-                use_of("_", json!({ "malformed": "[1]" })),
-                use_of("d", json!({ "malformed": r#"{"x":"# })),
+                tool_use("a_1", json!({ "x": 1 })),
+                tool_use("b", json!({})),
+                tool_use("_", json!({ "malformed": "[1]" })),
+                tool_use("d", json!({ "malformed": r#"{"x":"# })),
             ])
         );
     }
 
     #[test]
-    fn a_message_that_says_nothing_has_no_blocks() {
+    fn empty_message_has_no_blocks() {
         assert_eq!(blocks(json!({ "content": null, "tool_calls": null })), json!([]));
         assert_eq!(blocks(json!({ "content": " \n" })), json!([]));
     }
 
     #[test]
-    fn stored_blocks_are_resent_unchanged_except_dropped_calls() {
-        let kept = json!([
+    fn original_blocks_are_sent_back_except_dropped_calls() {
+        let original = json!([
             { "type": "thinking", "thinking": "", "signature": "s" },
             { "type": "text", "text": "" },
-            use_of("a", json!({ "x": 1 })),
+            tool_use("a", json!({ "x": 1 })),
             { "type": "redacted_thinking", "data": "d" },
-            use_of("b", json!("{\"x\":")),
-            use_of("c", json!({})),
+            tool_use("b", json!("{\"x\":")),
+            tool_use("c", json!({})),
             { "type": "not_known", "what": [1] },
         ]);
-        let message = json!({ "tool_calls": [call("a", "{}"), call("b", "")], CONTENT: kept });
+        let message = json!({ "tool_calls": [call("a", "{}"), call("b", "")], CONTENT_FIELD: original });
         assert_eq!(
             blocks(message),
-            json!([kept[0], kept[2], kept[3], use_of("b", json!({ "malformed": "{\"x\":" })), kept[6]])
+            json!([
+                original[0],
+                original[2],
+                original[3],
+                tool_use("b", json!({ "malformed": "{\"x\":" })),
+                original[6]
+            ])
         );
     }
 }

@@ -1,24 +1,25 @@
-//! From Anthropic's message to the answer in OpenAI's shape, which the decoder that all wires share completes. Pure.
+//! Decodes Anthropic's message. Pure.
 
 use engine::llm::{AssistantMessage, ModelResponse, ProviderFields, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::blocks;
-use crate::wire::decode::{self, Decoded, Problem};
+use crate::wire::decoded::{self, DecodeError, Decoded};
 use crate::wire::merge::text;
 
-/// Fields that the answer says in its own words.
-const TRANSLATED: [&str; 7] = ["id", "role", "type", "stop_reason", "stop_sequence", "stop_details", "usage"];
+/// Fields that have a counterpart in the engine's response.
+const CONVERTED_FIELDS: [&str; 7] =
+    ["id", "role", "type", "stop_reason", "stop_sequence", "stop_details", "usage"];
 
-pub(super) fn decode(body: Value) -> Result<Decoded, Problem> {
-    let Value::Object(mut fields) = body else { return Err(Problem::NoObject) };
-    let Some(Value::Array(content)) = fields.remove("content") else { return Err(Problem::NoContent) };
+pub(super) fn decode(body: Value) -> Result<Decoded, DecodeError> {
+    let Value::Object(mut fields) = body else { return Err(DecodeError::NotAnObject) };
+    let Some(Value::Array(content)) = fields.remove("content") else { return Err(DecodeError::NoContent) };
     let id = text(&fields, "id").to_owned();
     let finish_reason = finish_reason(text(&fields, "stop_reason")).to_owned();
     let usage = fields.get("usage").map_or(Value::Null, usage);
-    TRANSLATED.into_iter().for_each(|field| drop(fields.remove(field)));
+    CONVERTED_FIELDS.into_iter().for_each(|field| drop(fields.remove(field)));
     fields.insert("usage".into(), usage);
-    decode::complete(ModelResponse {
+    decoded::complete(ModelResponse {
         id,
         message: message(content),
         finish_reason,
@@ -27,7 +28,7 @@ pub(super) fn decode(body: Value) -> Result<Decoded, Problem> {
     })
 }
 
-/// In OpenAI's words; V0 and LiteLLM use the same.
+/// Converts to OpenAI's reasons, which V0 and LiteLLM use too.
 fn finish_reason(stop_reason: &str) -> &'static str {
     match stop_reason {
         "tool_use" => "tool_calls",
@@ -37,7 +38,7 @@ fn finish_reason(stop_reason: &str) -> &'static str {
     }
 }
 
-/// The blocks are kept too when text and calls alone do not give them back.
+/// Decodes the blocks, and keeps them if they cannot be built from the text and the calls.
 fn message(content: Vec<Value>) -> AssistantMessage {
     let blocks: Vec<Value> = content.into_iter().filter_map(without_nulls).collect();
     let texts_of = |kind: &str, field: &str| -> Option<String> {
@@ -54,8 +55,8 @@ fn message(content: Vec<Value>) -> AssistantMessage {
         tool_calls: blocks.iter().filter(|block| block["type"] == "tool_use").map(call).collect(),
         provider_fields: ProviderFields(fields),
     };
-    if blocks::rebuilt(&message) != blocks {
-        message.provider_fields.0.insert(blocks::CONTENT.into(), blocks.into());
+    if blocks::build_blocks(&message) != blocks {
+        message.provider_fields.0.insert(blocks::CONTENT_FIELD.into(), blocks.into());
     }
     message
 }
@@ -74,7 +75,7 @@ fn call(block: &Value) -> ToolCall {
     ToolCall { id: text("id"), name: text("name"), arguments, provider_fields: ProviderFields::default() }
 }
 
-/// OpenAI counts what was read from and written to the cache among the tokens sent, Anthropic beside them.
+/// Converts a usage. OpenAI includes the cached tokens in the prompt tokens, Anthropic does not.
 fn usage(usage: &Value) -> Value {
     let count = |key: &str| usage[key].as_u64().unwrap_or_default();
     let (read, written) = (count("cache_read_input_tokens"), count("cache_creation_input_tokens"));
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_v0s_shape() {
+    fn response_is_stored_in_v0s_format() {
         let body = json!({
             "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x", "stop_sequence": null,
             "content": [
@@ -137,35 +138,35 @@ mod tests {
     }
 
     #[test]
-    fn what_the_shape_cannot_hold_is_kept_as_it_came() {
+    fn blocks_are_kept_when_they_cannot_be_rebuilt() {
         let thought = json!({ "type": "thinking", "thinking": "hm", "signature": "s" });
         let (a, b) = (json!({ "type": "text", "text": "a" }), json!({ "type": "text", "text": "b" }));
         let call = json!({ "type": "tool_use", "id": "c", "name": "run", "input": {} });
         for content in [json!([thought, a]), json!([a, b]), json!([call, a]), json!([{ "type": "novel" }])] {
-            assert_eq!(decoded(content.clone())[blocks::CONTENT], content);
+            assert_eq!(decoded(content.clone())[blocks::CONTENT_FIELD], content);
         }
         for content in [json!([]), json!([a]), json!([call, call]), json!([a, call])] {
-            assert_eq!(decoded(content.clone()).get(blocks::CONTENT), None, "{content}");
+            assert_eq!(decoded(content.clone()).get(blocks::CONTENT_FIELD), None, "{content}");
         }
         assert_eq!(decoded(json!([thought, a]))["reasoning_content"], "hm");
         assert_eq!(decoded(json!([thought, a]))["content"], "a");
     }
 
     #[test]
-    fn a_call_that_is_no_object_stays_the_text_that_it_is() {
+    fn malformed_input_of_a_call_stays_text() {
         let message = decoded(json!([{ "type": "tool_use", "id": "c", "name": "run", "input": "{\"x\":" }]));
         assert_eq!(message["tool_calls"][0]["function"]["arguments"], "{\"x\":");
     }
 
     #[test]
-    fn what_is_no_answer_says_so() {
-        for (body, problem) in [
-            (json!("hi"), Problem::NoObject),
-            (json!({}), Problem::NoContent),
-            (json!({ "content": "hi" }), Problem::NoContent),
-            (json!({ "content": [], "stop_reason": "refusal" }), Problem::Filtered),
+    fn invalid_body_is_an_error() {
+        for (body, error) in [
+            (json!("hi"), DecodeError::NotAnObject),
+            (json!({}), DecodeError::NoContent),
+            (json!({ "content": "hi" }), DecodeError::NoContent),
+            (json!({ "content": [], "stop_reason": "refusal" }), DecodeError::Filtered),
         ] {
-            assert_eq!(super::decode(body).unwrap_err(), problem);
+            assert_eq!(super::decode(body).unwrap_err(), error);
         }
     }
 }

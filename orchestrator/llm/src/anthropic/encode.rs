@@ -1,4 +1,4 @@
-//! From the engine's messages and tools to Anthropic's JSON. Pure.
+//! Encodes the engine's messages and tools as Anthropic's JSON. Pure.
 
 use engine::llm::{ChatMessage, LlmRequest, MessagePart, Tool};
 use serde_json::{Map, Value, json};
@@ -7,9 +7,9 @@ use super::blocks::{self, call_id, is_blank, text_block};
 use crate::config::LlmConfig;
 use crate::wire::NO_VISION;
 
-/// Anthropic allows four marks. Beside the system's and the tools' this leaves the last two turns of the user's: the
-/// older of them is where the request before ended.
-const MARKED_TURNS: usize = 2;
+/// Maximum number of the user's turns with a cache mark. Anthropic allows four marks; the system prompt and the tools have
+/// one each. The previous request ended with the older of these turns.
+const MAX_MARKED_TURNS: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Encoder {
@@ -27,8 +27,8 @@ impl Encoder {
         let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
         let mut messages = self.messages(&request.messages);
         if self.cache_marks {
-            system.last_mut().into_iter().chain(tools.last_mut()).for_each(mark);
-            mark_turns(&mut messages);
+            system.last_mut().into_iter().chain(tools.last_mut()).for_each(add_cache_mark);
+            mark_last_turns(&mut messages);
         }
         let fields = [("system", system), ("tools", tools)].into_iter().filter(|(_, list)| !list.is_empty());
         fields
@@ -37,14 +37,14 @@ impl Encoder {
             .collect()
     }
 
-    /// Turns of the user and the model by turns: all that comes between two of the model's is one.
+    /// Encodes messages as alternating turns. All messages between two turns of the model are one turn.
     fn messages(&self, messages: &[ChatMessage]) -> Vec<Value> {
         let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
         for message in messages {
             let (role, content) = match message {
                 ChatMessage::System(_) => continue,
                 ChatMessage::User(parts) => ("user", self.content(parts)),
-                ChatMessage::Assistant(message) => ("assistant", blocks::of_message(message)),
+                ChatMessage::Assistant(message) => ("assistant", blocks::to_blocks(message)),
                 ChatMessage::ToolResult { call_id, parts, .. } => ("user", vec![self.result(call_id, parts)]),
             };
             match turns.last_mut() {
@@ -55,7 +55,10 @@ impl Encoder {
         if turns.first().is_some_and(|(role, _)| *role == "assistant") {
             turns.insert(0, ("user", vec![]));
         }
-        turns.into_iter().map(|(role, content)| json!({ "role": role, "content": filled(content) })).collect()
+        turns
+            .into_iter()
+            .map(|(role, content)| json!({ "role": role, "content": non_empty(content) }))
+            .collect()
     }
 
     fn result(&self, id: &str, parts: &[MessagePart]) -> Value {
@@ -85,7 +88,7 @@ fn tool(tool: &Tool) -> Value {
     json!({ "name": tool.name, "description": tool.description, "input_schema": tool.parameters })
 }
 
-/// By its URL, or with its bytes.
+/// Encodes an image by its URL, or inline.
 fn image(url: &str) -> Value {
     let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     let source = match data {
@@ -95,17 +98,17 @@ fn image(url: &str) -> Value {
     json!({ "type": "image", "source": source })
 }
 
-/// A turn must say something.
-fn filled(content: Vec<Value>) -> Vec<Value> {
+/// Adds a text to an empty turn, which Anthropic rejects.
+fn non_empty(content: Vec<Value>) -> Vec<Value> {
     if content.is_empty() { vec![text_block("(nothing)")] } else { content }
 }
 
-fn mark_turns(messages: &mut [Value]) {
-    let turns = messages.iter_mut().rev().filter(|turn| turn["role"] == "user").take(MARKED_TURNS);
-    turns.filter_map(|turn| turn["content"].as_array_mut()?.last_mut()).for_each(mark);
+fn mark_last_turns(messages: &mut [Value]) {
+    let turns = messages.iter_mut().rev().filter(|turn| turn["role"] == "user").take(MAX_MARKED_TURNS);
+    turns.filter_map(|turn| turn["content"].as_array_mut()?.last_mut()).for_each(add_cache_mark);
 }
 
-fn mark(block: &mut Value) {
+fn add_cache_mark(block: &mut Value) {
     block["cache_control"] = json!({ "type": "ephemeral" });
 }
 
@@ -134,7 +137,7 @@ mod tests {
         ChatMessage::ToolResult { call_id: id.into(), name: "run".into(), parts }
     }
 
-    fn said(message: Value) -> ChatMessage {
+    fn assistant(message: Value) -> ChatMessage {
         ChatMessage::Assistant(AssistantMessage::from_stored(message))
     }
 
@@ -143,11 +146,11 @@ mod tests {
             .iter()
             .map(|id| json!({ "id": id, "function": { "name": "run", "arguments": "{}" } }))
             .collect();
-        said(json!({ "role": "assistant", "content": null, "tool_calls": calls }))
+        assistant(json!({ "role": "assistant", "content": null, "tool_calls": calls }))
     }
 
     #[test]
-    fn results_of_parallel_calls_and_what_follows_are_one_turn() {
+    fn results_and_the_next_message_are_one_turn() {
         let turns = messages(vec![
             ChatMessage::System("be good".into()),
             ChatMessage::User(vec![text("go")]),
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn without_vision_a_note_stands_for_the_image() {
+    fn note_replaces_an_image_without_vision() {
         let request = LlmRequest {
             messages: vec![ChatMessage::User(vec![MessagePart::Image("data:x".into())])],
             tools: vec![],
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_on_the_system_the_tools_and_the_last_two_turns() {
+    fn system_tools_and_the_last_two_turns_have_cache_marks() {
         let tool = |name: &str| Tool { name: name.into(), description: "d".into(), parameters: json!({}) };
         let user = |word: &str| ChatMessage::User(vec![text(word)]);
         let request = LlmRequest {
@@ -207,7 +210,7 @@ mod tests {
                 user("first"),
                 calls(&["a"]),
                 result("a", vec![text("done")]),
-                said(json!({ "content": "hm" })),
+                assistant(json!({ "content": "hm" })),
                 user("last"),
             ],
             tools: vec![tool("a"), tool("b")],
@@ -222,7 +225,7 @@ mod tests {
 
     #[test]
     fn no_turn_is_empty_and_the_first_is_the_users() {
-        let turns = messages(vec![said(json!({})), ChatMessage::User(vec![text(" ")])]);
+        let turns = messages(vec![assistant(json!({})), ChatMessage::User(vec![text(" ")])]);
         let nothing = json!([{ "type": "text", "text": "(nothing)" }]);
         assert_eq!(
             turns,

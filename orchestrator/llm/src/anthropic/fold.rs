@@ -1,30 +1,30 @@
-//! Folds the events of a stream into the message that the same answer would have been in one piece.
+//! Folds the events of a stream into one message.
 //!
-//! A piece of a block whose kind is not known is merged into it by its JSON types, and kept.
+//! Deltas of unknown kinds are merged into their block by the types of their values.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use crate::wire::merge::{merge, text};
-use crate::wire::{Fold, Pieces};
+use crate::wire::{ProgressBuffer, StreamFold};
 
 #[derive(Debug, Default)]
 pub(super) struct AnthropicFold {
     message: Option<Map<String, Value>>,
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, PartialBlock>,
     done: bool,
 }
 
 #[derive(Debug, Default)]
-struct Block {
+struct PartialBlock {
     value: Map<String, Value>,
-    /// The input of a call, as far as it is written.
+    /// The input of a call so far.
     input: String,
 }
 
-impl Fold for AnthropicFold {
-    fn add(&mut self, event: Value, pieces: &mut Pieces) {
+impl StreamFold for AnthropicFold {
+    fn add(&mut self, event: Value, progress: &mut ProgressBuffer) {
         let Value::Object(mut event) = event else { return };
         let mut take = |key| match event.remove(key) {
             Some(Value::Object(map)) => map,
@@ -36,15 +36,15 @@ impl Fold for AnthropicFold {
         match text(&event, "type") {
             "message_start" => self.message = Some(message),
             "content_block_start" => {
-                pieces.text(text(&block, "text"));
-                self.blocks.insert(index, Block { value: block, input: String::new() });
+                progress.text(text(&block, "text"));
+                self.blocks.insert(index, PartialBlock { value: block, input: String::new() });
             }
             "content_block_delta" => {
-                pieces.text(text(&delta, "text"));
-                pieces.reasoning(text(&delta, "thinking"));
+                progress.text(text(&delta, "text"));
+                progress.reasoning(text(&delta, "thinking"));
                 self.blocks.entry(index).or_default().add(delta);
             }
-            "message_delta" => self.go_on(delta, usage),
+            "message_delta" => self.update_message(delta, usage),
             "message_stop" => self.done = true,
             _ => {}
         }
@@ -68,14 +68,14 @@ impl Fold for AnthropicFold {
             return None;
         }
         let mut message = self.message?;
-        message.insert("content".into(), self.blocks.into_values().map(Block::finish).collect());
+        message.insert("content".into(), self.blocks.into_values().map(PartialBlock::finish).collect());
         Some(Value::Object(message))
     }
 }
 
 impl AnthropicFold {
-    /// Counts are of the whole answer so far, not of what came since.
-    fn go_on(&mut self, delta: Map<String, Value>, usage: Map<String, Value>) {
+    /// Handles a `message_delta`. Its token counts are totals, not differences.
+    fn update_message(&mut self, delta: Map<String, Value>, usage: Map<String, Value>) {
         let message = self.message.get_or_insert_default();
         merge(message, delta);
         if let Value::Object(known) = message.entry("usage").or_insert_with(|| Map::new().into()) {
@@ -84,11 +84,11 @@ impl AnthropicFold {
     }
 }
 
-impl Block {
+impl PartialBlock {
     fn add(&mut self, mut delta: Map<String, Value>) {
         delta.remove("type");
-        if let Some(Value::String(piece)) = delta.remove("partial_json") {
-            self.input.push_str(&piece);
+        if let Some(Value::String(chunk)) = delta.remove("partial_json") {
+            self.input.push_str(&chunk);
         }
         if let Some(citation) = delta.remove("citation") {
             delta.insert("citations".into(), vec![citation].into());
@@ -96,7 +96,7 @@ impl Block {
         merge(&mut self.value, delta);
     }
 
-    /// Input that is not JSON stays the text that it is.
+    /// Completes the block. Input that is not JSON stays text.
     fn finish(mut self) -> Value {
         if !self.input.is_empty() {
             let input = serde_json::from_str(&self.input).unwrap_or(Value::String(self.input));
@@ -114,7 +114,7 @@ mod tests {
 
     fn fold(events: Vec<Value>) -> Option<Value> {
         let mut fold = Box::<AnthropicFold>::default();
-        events.into_iter().for_each(|event| fold.add(event, &mut Pieces::default()));
+        events.into_iter().for_each(|event| fold.add(event, &mut ProgressBuffer::default()));
         fold.finish()
     }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_thinking_keeps_its_order_and_signatures() {
+    fn interleaved_thinking_keeps_order_and_signatures() {
         let folded = content(vec![
             start(0, json!({ "type": "thinking", "thinking": "", "signature": "" })),
             delta(0, json!({ "type": "thinking_delta", "thinking": "I " })),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_and_pieces_that_are_not_known_are_kept() {
+    fn unknown_blocks_and_deltas_are_kept() {
         let folded = content(vec![
             start(0, json!({ "type": "novel", "data": "a", "list": [1] })),
             delta(0, json!({ "type": "novel_delta", "data": "b", "list": [2] })),
@@ -215,10 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn without_an_end_the_stream_was_cut() {
-        let began = json!({ "type": "message_start", "message": { "id": "m" } });
-        assert_eq!(fold(vec![began.clone(), start(0, json!({ "type": "text", "text": "Hel" }))]), None);
+    fn stream_without_an_end_has_no_message() {
+        let start_event = json!({ "type": "message_start", "message": { "id": "m" } });
+        assert_eq!(fold(vec![start_event.clone(), start(0, json!({ "type": "text", "text": "Hel" }))]), None);
         assert_eq!(fold(vec![json!({ "type": "message_stop" })]), None);
-        assert!(fold(vec![began, json!({ "type": "message_stop" })]).is_some());
+        assert!(fold(vec![start_event, json!({ "type": "message_stop" })]).is_some());
     }
 }

@@ -1,7 +1,7 @@
-//! Anthropic's messages.
+//! The wire format of Anthropic's messages.
 //!
-//! An answer is kept in OpenAI's shape, as the engine wants it. What that shape cannot hold (thinking with its signature,
-//! the order of text and calls, blocks that we do not know) is kept beside it as it came, and goes back as it came.
+//! What the engine's message cannot represent is kept in its provider fields, and is sent back unchanged: thinking with its
+//! signature, the order of text and calls, and unknown blocks.
 
 mod blocks;
 mod decode;
@@ -13,10 +13,10 @@ use engine::llm::LlmRequest;
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, LlmConfig};
-use crate::wire::decode::{Decoded, Problem};
+use crate::wire::decoded::{DecodeError, Decoded};
 use crate::wire::endpoint::{Api, Endpoint};
-use crate::wire::{Fold, Parts, Wire};
-pub(crate) use blocks::CONTENT;
+use crate::wire::{StreamFold, Wire, WireParts};
+pub(crate) use blocks::CONTENT_FIELD;
 use encode::Encoder;
 use fold::AnthropicFold;
 
@@ -24,16 +24,16 @@ const API: Api = Api { base: "https://api.anthropic.com", path: "v1/messages", k
 
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
-/// Lets a model think between its calls, not only before the first. Those that always do ignore it.
-const INTERLEAVED: (&str, &str) = ("anthropic-beta", "interleaved-thinking-2025-05-14");
+/// Lets a model think between its calls, not only before the first. Models that always do ignore it.
+const INTERLEAVED_THINKING: (&str, &str) = ("anthropic-beta", "interleaved-thinking-2025-05-14");
 
-pub(crate) fn parts(config: &LlmConfig) -> Result<Parts, ConfigError> {
-    let thinks = parameters::thinks(config)?;
-    let headers: &[_] = if thinks { &[VERSION, INTERLEAVED] } else { &[VERSION] };
-    Ok(Parts {
+pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
+    let is_thinking = parameters::is_thinking_enabled(config)?;
+    let headers: &[_] = if is_thinking { &[VERSION, INTERLEAVED_THINKING] } else { &[VERSION] };
+    Ok(WireParts {
         wire: Box::new(Anthropic { encoder: Encoder::new(config) }),
         endpoint: Endpoint::new(config, &API, headers)?,
-        parameters: parameters::parameters_of(config, thinks)?,
+        parameters: parameters::build_parameters(config, is_thinking)?,
         max_tokens: Some(parameters::max_tokens(config)),
     })
 }
@@ -48,11 +48,11 @@ impl Wire for Anthropic {
         self.encoder.encode(request)
     }
 
-    fn fold(&self) -> Box<dyn Fold> {
+    fn new_fold(&self) -> Box<dyn StreamFold> {
         Box::new(AnthropicFold::default())
     }
 
-    fn decode(&self, body: Value) -> Result<Decoded, Problem> {
+    fn decode(&self, body: Value) -> Result<Decoded, DecodeError> {
         decode::decode(body)
     }
 }

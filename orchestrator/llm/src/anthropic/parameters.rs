@@ -1,12 +1,14 @@
-//! Anthropic's names of the fields beside what is asked.
+//! Anthropic's parameters.
 
 use serde_json::{Map, json};
 
 use crate::config::{ConfigError, LlmConfig};
-use crate::wire::parameters::{Form, Optional, Parameters, extra_fields};
+use crate::wire::parameters::{OptionalParameter, ParameterForm, Parameters, extra_fields};
 
-/// The longest answer has to be said. Models that are no longer made know less; all others this.
-const MAX_TOKENS: u64 = 32_000;
+/// Default maximum length of a response, which Anthropic requires.
+const DEFAULT_MAX_TOKENS: u64 = 32_000;
+
+/// Maximum length of old models' responses.
 const OLD_MAX_TOKENS: [(&str, u64); 5] = [
     ("claude-2", 4096),
     ("claude-3-opus", 4096),
@@ -15,63 +17,65 @@ const OLD_MAX_TOKENS: [(&str, u64); 5] = [
     ("claude-3-5", 8192),
 ];
 
-/// The shortest room to think in that Anthropic allows, in tokens.
-const LEAST_BUDGET: u64 = 1024;
+/// Minimum thinking budget that Anthropic accepts.
+const MIN_THINKING_TOKENS: u64 = 1024;
 
-/// How far a model may think, in tokens; any other word is the most.
-const BUDGETS: [(&str, u64); 3] = [("minimal", LEAST_BUDGET), ("low", 2048), ("medium", 8192)];
-const MOST_BUDGET: u64 = 24_000;
+/// Thinking budgets of reasoning efforts. Any other effort has the maximum.
+const THINKING_TOKENS: [(&str, u64); 3] = [("minimal", MIN_THINKING_TOKENS), ("low", 2048), ("medium", 8192)];
+const MAX_THINKING_TOKENS: u64 = 24_000;
 
-/// The longest answer that is asked for, in tokens.
+/// Returns the requested maximum length of a response, in tokens.
 pub(super) fn max_tokens(config: &LlmConfig) -> u64 {
     let old = OLD_MAX_TOKENS.into_iter().find(|(name, _)| config.wire_model().contains(name));
-    config.max_output_tokens.unwrap_or(old.map_or(MAX_TOKENS, |(_, tokens)| tokens))
+    config.max_output_tokens.unwrap_or(old.map_or(DEFAULT_MAX_TOKENS, |(_, tokens)| tokens))
 }
 
-/// Whether the model is to think before it answers.
-pub(super) fn thinks(config: &LlmConfig) -> Result<bool, ConfigError> {
+/// Whether the request enables thinking.
+pub(super) fn is_thinking_enabled(config: &LlmConfig) -> Result<bool, ConfigError> {
     Ok(match extra_fields(config)?.get("thinking") {
         Some(thinking) => thinking["type"] != "disabled",
-        None => budget(config).is_some(),
+        None => thinking_budget(config).is_some(),
     })
 }
 
-/// A model that thinks takes no sampling parameters.
-pub(super) fn parameters_of(config: &LlmConfig, thinks: bool) -> Result<Parameters, ConfigError> {
+/// Builds the parameters. Anthropic rejects sampling parameters if thinking is enabled.
+pub(super) fn build_parameters(config: &LlmConfig, is_thinking: bool) -> Result<Parameters, ConfigError> {
     let required = Map::from_iter([("max_tokens".to_owned(), max_tokens(config).into())]);
-    let optional = if thinks { thinking(config).into_iter().collect() } else { sampling(config) };
+    let optional = if is_thinking { thinking(config).into_iter().collect() } else { sampling(config) };
     let stop = (!config.stop.is_empty()).then(|| json!({ "stop_sequences": config.stop }));
-    let stop = stop.map(|stop| vec![Form::new("stop_sequences", stop)]);
+    let stop = stop.map(|stop| vec![ParameterForm::new("stop_sequences", stop)]);
     let optional = optional.into_iter().chain(stop).collect();
     Parameters::new(config, &["messages", "tools", "system"], required, optional)
 }
 
-fn sampling(config: &LlmConfig) -> Vec<Optional> {
-    config.sampling().map(|(name, value)| vec![Form::new(name, json!({ (name): value }))]).into()
+fn sampling(config: &LlmConfig) -> Vec<OptionalParameter> {
+    config.sampling().map(|(name, value)| vec![ParameterForm::new(name, json!({ (name): value }))]).into()
 }
 
-/// With a budget; models that decide by themselves refuse that, and are told how hard to try.
-fn thinking(config: &LlmConfig) -> Option<Optional> {
-    let budget = budget(config)?;
+/// Returns the parameters of thinking: with a budget, or with an effort for models that refuse a budget.
+fn thinking(config: &LlmConfig) -> Option<OptionalParameter> {
+    let budget = thinking_budget(config)?;
     Some(vec![
-        Form::new(
+        ParameterForm::new(
             "thinking.type.enabled",
             json!({ "thinking": { "type": "enabled", "budget_tokens": budget } }),
         ),
-        Form::new(
+        ParameterForm::new(
             "thinking",
             json!({ "thinking": { "type": "adaptive" }, "output_config": { "effort": config.reasoning_effort } }),
         ),
     ])
 }
 
-/// At most half of the answer.
-fn budget(config: &LlmConfig) -> Option<u64> {
+/// Returns the thinking budget: at most half of the response. `None` if thinking is disabled or the budget is too small.
+fn thinking_budget(config: &LlmConfig) -> Option<u64> {
     let effort =
         config.reasoning_effort.as_deref().filter(|effort| !matches!(*effort, "" | "none" | "disable"))?;
-    let asked =
-        BUDGETS.into_iter().find(|(word, _)| *word == effort).map_or(MOST_BUDGET, |(_, budget)| budget);
-    Some(asked.min(max_tokens(config) / 2)).filter(|budget| *budget >= LEAST_BUDGET)
+    let requested = THINKING_TOKENS
+        .into_iter()
+        .find(|(word, _)| *word == effort)
+        .map_or(MAX_THINKING_TOKENS, |(_, tokens)| tokens);
+    Some(requested.min(max_tokens(config) / 2)).filter(|budget| *budget >= MIN_THINKING_TOKENS)
 }
 
 #[cfg(test)]
@@ -83,7 +87,7 @@ mod tests {
     fn parameters(change: impl FnOnce(&mut LlmConfig)) -> Parameters {
         let mut config = LlmConfig::new("anthropic/claude-x");
         change(&mut config);
-        parameters_of(&config, thinks(&config).unwrap()).unwrap()
+        build_parameters(&config, is_thinking_enabled(&config).unwrap()).unwrap()
     }
 
     fn sent(parameters: &Parameters) -> Value {
@@ -93,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_answer_is_always_said() {
+    fn maximum_length_is_always_sent() {
         let expected =
             json!({ "model": "claude-x", "stream": true, "max_tokens": 32_000, "temperature": 0.0 });
         assert_eq!(sent(&parameters(|_| ())), expected);
@@ -103,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_not_sent_the_sampling_that_it_refuses() {
+    fn unsupported_sampling_parameters_are_not_sent() {
         let sent = |model: &str| {
             let sent = sent(&parameters(|config| {
                 (config.model, config.top_p) = (model.into(), Some(0.5));
@@ -116,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_thinks_takes_no_temperature() {
+    fn temperature_is_not_sent_when_thinking_is_enabled() {
         let parameters = parameters(|config| {
             config.reasoning_effort = Some("medium".into());
             config.top_k = Some(5);
@@ -125,7 +129,7 @@ mod tests {
         let expected =
             json!({ "model": "claude-x", "stream": true, "max_tokens": 32_000, "thinking": enabled });
         assert_eq!(sent(&parameters), expected);
-        assert!(parameters.leave_out("thinking.type.enabled"));
+        assert!(parameters.drop_parameter("thinking.type.enabled"));
         let sent = sent(&parameters);
         assert_eq!(
             (&sent["thinking"], &sent["output_config"]),
@@ -134,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_has_room_or_is_not_asked_for() {
+    fn thinking_is_disabled_when_the_budget_is_too_small() {
         let budget = |effort: &str, max| {
             let sent = sent(&parameters(|config| {
                 config.reasoning_effort = Some(effort.into());
@@ -143,12 +147,12 @@ mod tests {
             sent["thinking"]["budget_tokens"].as_u64()
         };
         assert_eq!(budget("high", None), Some(16_000));
-        assert_eq!(budget("high", Some(100_000)), Some(MOST_BUDGET));
+        assert_eq!(budget("high", Some(100_000)), Some(MAX_THINKING_TOKENS));
         assert_eq!((budget("low", Some(2000)), budget("none", None)), (None, None));
     }
 
     #[test]
-    fn what_the_user_wrote_about_thinking_wins() {
+    fn thinking_of_the_user_overrides_the_effort() {
         let thinking = |kind: &str| {
             sent(&parameters(|config| {
                 config.reasoning_effort = Some("high".into());

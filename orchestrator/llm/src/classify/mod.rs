@@ -1,12 +1,12 @@
-//! From what a provider answers to one of the engine's kinds of error. The only place that reads providers' texts.
+//! Classifies error responses of providers as one of the engine's kinds. Only this module reads providers' texts.
 //!
-//! In this order, the first that decides: statuses that mean one thing everywhere; the error's own words (type, code);
-//! its text; any other status. Words come before statuses because 429 also says "out of credit" and 400 also says
-//! "too long"; texts come at all because a LiteLLM proxy keeps the words of the provider behind it only there.
+//! The first match decides: an unambiguous status, a code of the error (`type`, `code`, `status`), a phrase of its text, any
+//! other status. Codes precede other statuses, because 429 can also mean "out of credit" and 400 "too long". Texts are needed
+//! because a LiteLLM proxy has the codes of the provider behind it only there.
 
-mod said;
-mod texts;
-mod wait;
+mod error_body;
+mod phrases;
+mod retry_after;
 
 #[cfg(test)]
 mod tests;
@@ -17,40 +17,40 @@ use engine::llm::LlmErrorKind;
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 
-pub(crate) use said::Said;
+pub(crate) use error_body::ErrorBody;
 
-/// An answer that is an error.
+/// The classification of an error response.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Classified {
+pub(crate) struct ClassifiedError {
     pub(crate) kind: LlmErrorKind,
-    /// What the provider said, as it came: neither shortened nor free of keys.
+    /// The provider's message, neither truncated nor redacted.
     pub(crate) message: String,
     pub(crate) retry_after: Option<Duration>,
-    /// The optional parameter that the provider refuses by its name.
+    /// The name of the optional parameter that the provider refuses.
     pub(crate) refused_parameter: Option<String>,
 }
 
-pub(crate) fn classify(status: u16, headers: &HeaderMap, said: Said, now: Timestamp) -> Classified {
-    // An error inside a success (OpenRouter's, and those in the middle of a stream) carries its status as its code.
-    let status = if status < 300 { said.status.unwrap_or(status) } else { status };
-    Classified {
-        kind: kind(status, &said),
-        retry_after: wait::retry_after(headers, now),
-        refused_parameter: said.refused_parameter(),
-        message: said.message,
+pub(crate) fn classify(status: u16, headers: &HeaderMap, body: ErrorBody, now: Timestamp) -> ClassifiedError {
+    // An error in a successful response (OpenRouter, and errors within a stream) has its status as a code.
+    let status = if status < 300 { body.status.unwrap_or(status) } else { status };
+    ClassifiedError {
+        kind: kind(status, &body),
+        retry_after: retry_after::parse(headers, now),
+        refused_parameter: body.refused_parameter(),
+        message: body.message,
     }
 }
 
-fn kind(status: u16, said: &Said) -> LlmErrorKind {
-    definite(status)
-        .or_else(|| said.words.iter().find_map(|word| by_word(word)))
-        .or_else(|| texts::kind(status, &said.text))
+fn kind(status: u16, body: &ErrorBody) -> LlmErrorKind {
+    by_definite_status(status)
+        .or_else(|| body.codes.iter().find_map(|code| by_code(code)))
+        .or_else(|| phrases::kind(status, &body.text))
         .unwrap_or_else(|| by_status(status))
 }
 
-/// Statuses that no word or text makes mean something else. 413 is a body or a prompt that is too large: Groq says
-/// `rate_limit_exceeded` with it, for a request that no waiting makes fit.
-fn definite(status: u16) -> Option<LlmErrorKind> {
+/// Classifies unambiguous statuses. 413 is a body or prompt that is too large: Groq combines it with `rate_limit_exceeded`,
+/// although the request never succeeds.
+fn by_definite_status(status: u16) -> Option<LlmErrorKind> {
     match status {
         401 => Some(LlmErrorKind::Authentication),
         402 => Some(LlmErrorKind::OutOfCredit),
@@ -61,10 +61,10 @@ fn definite(status: u16) -> Option<LlmErrorKind> {
     }
 }
 
-/// By `type`, `code` or `status` of the error, in lower case. Words that say no more than the status, as
-/// `invalid_request_error` and `api_error`, are not here.
-fn by_word(word: &str) -> Option<LlmErrorKind> {
-    Some(match word {
+/// Classifies a `type`, `code` or `status` in lower case. Omits those that add nothing to the HTTP status, such as
+/// `invalid_request_error` and `api_error`.
+fn by_code(code: &str) -> Option<LlmErrorKind> {
+    Some(match code {
         "context_length_exceeded" | "request_too_large" | "exceed_context_size_error" => {
             LlmErrorKind::ContextWindowExceeded
         }
@@ -98,7 +98,7 @@ fn by_status(status: u16) -> LlmErrorKind {
     match status {
         403 => LlmErrorKind::Permission,
         429 => LlmErrorKind::RateLimited,
-        // An error in a success that says nothing of itself broke while the answer was made.
+        // An error without a code in a successful response: the provider failed during generation.
         200..=299 | 500..=599 => LlmErrorKind::Unavailable,
         _ => LlmErrorKind::BadRequest,
     }

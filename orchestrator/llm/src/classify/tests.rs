@@ -3,12 +3,12 @@ use reqwest::header::HeaderName;
 
 use super::*;
 
-fn classified(status: u16, body: &str) -> Classified {
-    classify(status, &HeaderMap::new(), Said::read(body), Timestamp::UNIX_EPOCH)
+fn classify_body(status: u16, body: &str) -> ClassifiedError {
+    classify(status, &HeaderMap::new(), ErrorBody::parse(body), Timestamp::UNIX_EPOCH)
 }
 
-/// As providers, and LiteLLM 1.106 in front of them, send them.
-const ANSWERS: &[(u16, &str, LlmErrorKind)] = &[
+/// Error responses of providers, and of LiteLLM 1.106 in front of them.
+const RESPONSES: &[(u16, &str, LlmErrorKind)] = &[
     // OpenAI
     (
         401,
@@ -71,7 +71,7 @@ const ANSWERS: &[(u16, &str, LlmErrorKind)] = &[
         r#"{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}"#,
         UnknownModel,
     ),
-    // Anthropic's words behind compatible endpoints
+    // Anthropic's errors behind compatible endpoints
     (529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Unavailable),
     (
         400,
@@ -146,7 +146,7 @@ const ANSWERS: &[(u16, &str, LlmErrorKind)] = &[
         r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"invalid_request_error"}}"#,
         OutOfCredit,
     ),
-    // OpenRouter, also inside a success
+    // OpenRouter, also with a successful status
     (
         200,
         r#"{"error":{"code":502,"message":"Provider returned error","metadata":{"raw":"overloaded_error"}}}"#,
@@ -212,7 +212,7 @@ const ANSWERS: &[(u16, &str, LlmErrorKind)] = &[
     ),
     (400, r#"{"error":{"message":"litellm.ContentPolicyViolationError: x","code":"400"}}"#, ContentPolicy),
     (408, r#"{"error":{"message":"litellm.Timeout: APITimeoutError","code":"408"}}"#, Timeout),
-    // Neither JSON nor a word
+    // Neither JSON nor a phrase
     (502, "<html><head><title>502 Bad Gateway</title></head></html>", Unavailable),
     (403, "<html><title>Just a moment...</title> model not found, rate limit</html>", Permission),
     (404, "404 page not found", BadRequest),
@@ -222,27 +222,27 @@ const ANSWERS: &[(u16, &str, LlmErrorKind)] = &[
 ];
 
 #[test]
-fn every_answer_has_its_kind() {
-    for (status, body, kind) in ANSWERS {
-        assert_eq!(classified(*status, body).kind, *kind, "{status} {body}");
+fn each_error_response_has_its_kind() {
+    for (status, body, kind) in RESPONSES {
+        assert_eq!(classify_body(*status, body).kind, *kind, "{status} {body}");
     }
 }
 
 #[test]
-fn the_message_is_what_a_person_should_read() {
+fn message_is_human_readable() {
     for (body, message) in [
         (r#"{"error":{"message":"no","type":"x"}}"#, "no"),
         (r#"{"error":"no"}"#, "no"),
         (r#"{"detail":[1]}"#, "[1]"),
         ("plain", "plain"),
-        ("<html><title>502 Bad Gateway</title>", "a page: 502 Bad Gateway"),
+        ("<html><title>502 Bad Gateway</title>", "an HTML page: 502 Bad Gateway"),
     ] {
-        assert_eq!(classified(500, body).message, message);
+        assert_eq!(classify_body(500, body).message, message);
     }
 }
 
 #[test]
-fn a_refused_parameter_is_named_wherever_it_stands() {
+fn refused_parameter_is_found_in_each_format() {
     for body in [
         r#"{"error":{"message":"Unsupported value","param":"temperature","code":"unsupported_value"}}"#,
         r#"{"error":{"message":"OpenAIException - Unsupported parameter: 'temperature' is not supported with this model.","code":"400"}}"#,
@@ -250,7 +250,7 @@ fn a_refused_parameter_is_named_wherever_it_stands() {
         r#"{"error":{"message":"litellm.UnsupportedParamsError: gpt-5 models (including gpt-5-codex) don't support temperature=0.0. Only temperature=1 is supported.","code":"400"}}"#,
         r#"{"error":{"message":"invalid temperature: only 1 is allowed for this model","type":"invalid_request_error"}}"#,
     ] {
-        assert_eq!(classified(400, body).refused_parameter.as_deref(), Some("temperature"));
+        assert_eq!(classify_body(400, body).refused_parameter.as_deref(), Some("temperature"));
     }
     for (message, name) in [
         ("`temperature` is deprecated for this model.", "temperature"),
@@ -263,13 +263,16 @@ fn a_refused_parameter_is_named_wherever_it_stands() {
     ] {
         let body =
             format!(r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"{message}"}}}}"#);
-        assert_eq!(classified(400, &body).refused_parameter.as_deref(), Some(name));
+        assert_eq!(classify_body(400, &body).refused_parameter.as_deref(), Some(name));
     }
-    assert_eq!(classified(400, r#"{"error":{"message":"no","param":"messages"}}"#).refused_parameter, None);
+    assert_eq!(
+        classify_body(400, r#"{"error":{"message":"no","param":"messages"}}"#).refused_parameter,
+        None
+    );
 }
 
 #[test]
-fn the_wait_is_read_from_each_form_of_the_header() {
+fn delay_is_parsed_from_each_format_of_the_header() {
     let now: Timestamp = "2025-10-03T12:00:00Z".parse().unwrap();
     for (header, value, milliseconds) in [
         ("retry-after", "7", Some(7_000)),
@@ -284,7 +287,7 @@ fn the_wait_is_read_from_each_form_of_the_header() {
         ("retry-after", "inf", None),
     ] {
         let headers = HeaderMap::from_iter([(HeaderName::from_static(header), value.parse().unwrap())]);
-        let wait = classify(429, &headers, Said::read(""), now).retry_after;
-        assert_eq!(wait, milliseconds.map(Duration::from_millis), "{header}: {value}");
+        let delay = classify(429, &headers, ErrorBody::parse(""), now).retry_after;
+        assert_eq!(delay, milliseconds.map(Duration::from_millis), "{header}: {value}");
     }
 }

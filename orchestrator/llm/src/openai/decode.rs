@@ -1,15 +1,15 @@
-//! Parses a whole body, and converts what some compatible servers send otherwise.
+//! Decodes a complete body, and normalizes deviations of compatible servers. Pure.
 
 use engine::llm::ModelResponse;
 use serde_json::Value;
 
-use crate::wire::decode::{Decoded, Problem, complete};
+use crate::wire::decoded::{DecodeError, Decoded, complete};
 
-pub(super) fn decode(mut body: Value) -> Result<Decoded, Problem> {
-    let fields = body.as_object_mut().ok_or(Problem::NoObject)?;
-    let choices = fields.get_mut("choices").and_then(Value::as_array_mut).ok_or(Problem::NoChoices)?;
-    let choice = choices.first_mut().and_then(Value::as_object_mut).ok_or(Problem::NoChoices)?;
-    let message = choice.get_mut("message").and_then(Value::as_object_mut).ok_or(Problem::NoMessage)?;
+pub(super) fn decode(mut body: Value) -> Result<Decoded, DecodeError> {
+    let fields = body.as_object_mut().ok_or(DecodeError::NotAnObject)?;
+    let choices = fields.get_mut("choices").and_then(Value::as_array_mut).ok_or(DecodeError::NoChoices)?;
+    let choice = choices.first_mut().and_then(Value::as_object_mut).ok_or(DecodeError::NoChoices)?;
+    let message = choice.get_mut("message").and_then(Value::as_object_mut).ok_or(DecodeError::NoMessage)?;
     if let Some(Value::Array(parts)) = message.get("content") {
         let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
         message.insert("content".into(), text.into());
@@ -41,13 +41,13 @@ mod tests {
         json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
     }
 
-    fn choice(message: Value) -> Result<Value, Problem> {
+    fn choice(message: Value) -> Result<Value, DecodeError> {
         let body = json!({ "id": "r", "choices": [{ "message": message }] });
         decode(body).map(|decoded| decoded.response.to_stored()["choices"][0]["message"].take())
     }
 
     #[test]
-    fn a_bare_answer_gets_v0s_shape_and_keeps_what_is_unknown() {
+    fn minimal_response_is_completed_and_unknown_fields_are_kept() {
         let body = json!({
             "id": "r-1", "created": 5, "model": "m", "system_fingerprint": "f",
             "choices": [{ "message": { "content": "hi", "annotations": [1] }, "finish_reason": "stop" }],
@@ -73,11 +73,11 @@ mod tests {
             response_id: "r-1".into(),
             ..TokenUsage::default()
         };
-        assert_eq!((decoded.usage, decoded.stated_cost), (Some(usage), Some(0.5)));
+        assert_eq!((decoded.usage, decoded.reported_cost), (Some(usage), Some(0.5)));
     }
 
     #[test]
-    fn calls_without_ids_get_some_and_arguments_are_text() {
+    fn calls_get_missing_ids_and_arguments_become_text() {
         let message = choice(json!({ "content": null, "tool_calls": [
             { "id": "", "function": { "name": "a", "arguments": { "x": 1 } } },
             { "id": "b", "type": "function", "function": { "name": "b", "arguments": "{\"x\":" } },
@@ -89,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_an_id_gets_a_new_one() {
+    fn response_without_an_id_gets_a_new_one() {
         let id = || decode(json!({ "choices": [{ "message": {} }] })).unwrap().response.id;
         assert!(id().starts_with("chatcmpl-"));
         assert_ne!(id(), id());
     }
 
     #[test]
-    fn parts_are_joined_and_an_empty_list_of_calls_is_none() {
+    fn parts_are_joined_and_an_empty_list_of_calls_is_null() {
         let message = choice(
             json!({ "content": [{ "type": "text", "text": "a" }, { "text": "b" }], "tool_calls": [] }),
         );
@@ -105,21 +105,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_says_so() {
-        for (body, problem) in [
-            (json!("hi"), Problem::NoObject),
-            (json!({}), Problem::NoChoices),
-            (json!({ "choices": [] }), Problem::NoChoices),
-            (json!({ "choices": [7] }), Problem::NoChoices),
-            (json!({ "choices": [{}] }), Problem::NoMessage),
-            (json!({ "choices": [{ "finish_reason": "content_filter", "message": {} }] }), Problem::Filtered),
+    fn invalid_body_is_an_error() {
+        for (body, error) in [
+            (json!("hi"), DecodeError::NotAnObject),
+            (json!({}), DecodeError::NoChoices),
+            (json!({ "choices": [] }), DecodeError::NoChoices),
+            (json!({ "choices": [7] }), DecodeError::NoChoices),
+            (json!({ "choices": [{}] }), DecodeError::NoMessage),
+            (
+                json!({ "choices": [{ "finish_reason": "content_filter", "message": {} }] }),
+                DecodeError::Filtered,
+            ),
         ] {
-            assert_eq!(decode(body).unwrap_err(), problem);
+            assert_eq!(decode(body).unwrap_err(), error);
         }
     }
 
     #[test]
-    fn a_provider_that_does_not_count_leaves_the_usage_open() {
+    fn usage_is_none_when_the_provider_does_not_count() {
         assert_eq!(decode(json!({ "choices": [{ "message": {} }], "usage": null })).unwrap().usage, None);
     }
 }

@@ -1,6 +1,6 @@
-//! From the engine's messages and tools to OpenAI's JSON. Pure.
+//! Encodes the engine's messages and tools as OpenAI's JSON. Pure.
 //!
-//! The model's own turns go back as they came: blocks that we do not know are the provider's business.
+//! Stored events have this format too. The model's messages are sent back with all fields of the provider.
 
 use std::collections::VecDeque;
 
@@ -18,12 +18,12 @@ pub(super) struct Encoder {
     cache_marks: bool,
 }
 
-/// Where OpenAI's format and what is spoken in it behind a proxy differ.
+/// A variant of OpenAI's format.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Dialect {
-    /// No images in the results of tools.
+    /// Results of tools have no images.
     OpenAi,
-    /// Anthropic's models behind LiteLLM or OpenRouter: images in results, and marks of what to cache.
+    /// Anthropic's models behind LiteLLM or OpenRouter: results of tools can have images, and cache marks are supported.
     Claude,
 }
 
@@ -40,7 +40,7 @@ impl Encoder {
     pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
         let mut messages = self.messages(&request.messages);
         if self.cache_marks {
-            mark_for_cache(&mut messages);
+            add_cache_marks(&mut messages);
         }
         let mut body = Map::from_iter([("messages".to_owned(), Value::Array(messages))]);
         if !request.tools.is_empty() {
@@ -54,23 +54,23 @@ impl Encoder {
         let mut images = VecDeque::new();
         for message in messages {
             if !matches!(message, ChatMessage::ToolResult { .. }) {
-                encoded.extend(shown(&mut images));
+                encoded.extend(image_message(&mut images));
             }
             encoded.push(match message {
                 ChatMessage::System(text) => json!({ "role": "system", "content": text }),
                 ChatMessage::User(parts) => json!({ "role": "user", "content": self.content(parts) }),
-                ChatMessage::Assistant(message) => echoed(message),
+                ChatMessage::Assistant(message) => assistant_message(message),
                 ChatMessage::ToolResult { call_id, name, parts } => {
                     json!({ "role": "tool", "tool_call_id": call_id, "name": name, "content": self.result(parts, &mut images) })
                 }
             });
         }
-        encoded.extend(shown(&mut images));
+        encoded.extend(image_message(&mut images));
         encoded
     }
 
-    /// The content of a result. Images that may not be in it wait for the end of the turn's results, which must follow
-    /// each other.
+    /// Encodes the content of a result. Images that it cannot hold follow the last result of the turn, because results must be
+    /// consecutive.
     fn result(&self, parts: &[MessagePart], images: &mut VecDeque<Value>) -> Value {
         if self.dialect == Dialect::Claude || !self.vision {
             return self.content(parts);
@@ -80,7 +80,7 @@ impl Encoder {
         self.content(&parts.iter().filter(is_text).cloned().collect::<Vec<_>>())
     }
 
-    /// Text alone is sent as text: not every server knows parts.
+    /// Encodes parts. Text alone is sent as text, because not every server supports parts.
     fn content(&self, parts: &[MessagePart]) -> Value {
         let texts: Option<Vec<&str>> = parts
             .iter()
@@ -103,8 +103,8 @@ impl Encoder {
     }
 }
 
-/// Images of results, shown by a user's turn after them.
-fn shown(images: &mut VecDeque<Value>) -> Option<Value> {
+/// Encodes the images of results as a message of the user.
+fn image_message(images: &mut VecDeque<Value>) -> Option<Value> {
     let first =
         (!images.is_empty()).then(|| json!({ "type": "text", "text": "Images of the results above:" }))?;
     Some(
@@ -112,13 +112,13 @@ fn shown(images: &mut VecDeque<Value>) -> Option<Value> {
     )
 }
 
-/// What both wires know.
+/// Fields of a message that do not depend on the wire.
 const COMMON_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
 
-/// As it came, but without nulls, which strict servers refuse, and never empty, which all refuse. Of an answer that came
-/// over the other wire only what both know.
-fn echoed(message: &AssistantMessage) -> Value {
-    let is_foreign = message.provider_fields.0.contains_key(anthropic::CONTENT);
+/// Encodes a message of the model. Omits nulls, which strict servers reject, and adds an empty text to an empty message, which
+/// all servers reject. Omits the fields of the other wire.
+fn assistant_message(message: &AssistantMessage) -> Value {
+    let is_foreign = message.provider_fields.0.contains_key(anthropic::CONTENT_FIELD);
     let mut message = message.to_stored();
     message.retain(|key, value| !value.is_null() && (!is_foreign || COMMON_FIELDS.contains(&key.as_str())));
     if !message.contains_key("tool_calls") {
@@ -127,22 +127,22 @@ fn echoed(message: &AssistantMessage) -> Value {
     Value::Object(message)
 }
 
-/// The system prompt, and with it the tools, which come before it; and the last turn that is not the model's, up to
-/// which the next request will be the same.
-fn mark_for_cache(messages: &mut [Value]) {
+/// Marks the system prompt, which includes the tools before it, and the last message that is not the model's, up to which the
+/// next request is identical.
+fn add_cache_marks(messages: &mut [Value]) {
     let is = |role: &'static str| move |message: &&mut Value| message["role"] == role;
     if let Some(system) = messages.iter_mut().find(is("system")) {
-        mark(system);
+        add_cache_mark(system);
     }
     let last =
         messages.iter_mut().rev().find(|message| message["role"] == "user" || message["role"] == "tool");
     if let Some(last) = last {
-        mark(last);
+        add_cache_mark(last);
     }
 }
 
-/// On a result the mark stands beside the content, where LiteLLM looks for it; else on the last part.
-fn mark(message: &mut Value) {
+/// Marks a message: a result itself, as LiteLLM expects it, or the last part of another message.
+fn add_cache_mark(message: &mut Value) {
     let ephemeral = json!({ "type": "ephemeral" });
     if message["role"] == "tool" {
         message["cache_control"] = ephemeral;
@@ -186,15 +186,15 @@ mod tests {
     }
 
     #[test]
-    fn turns_keep_their_order_and_text_stays_text() {
-        let said = json!({
+    fn messages_keep_their_order_and_text_stays_text() {
+        let message = json!({
             "role": "assistant", "content": null, "function_call": null, "thinking_blocks": [{ "signature": "s" }],
             "tool_calls": [{ "id": "a", "type": "function", "function": { "name": "run", "arguments": "{" } }],
         });
         let messages = vec![
             ChatMessage::System("be good".into()),
             ChatMessage::User(vec![text("one"), text("two")]),
-            ChatMessage::Assistant(AssistantMessage::from_stored(said.clone())),
+            ChatMessage::Assistant(AssistantMessage::from_stored(message.clone())),
             result("a", vec![text("done")]),
             ChatMessage::Assistant(AssistantMessage::default()),
         ];
@@ -203,7 +203,7 @@ mod tests {
             json!([
                 { "role": "system", "content": "be good" },
                 { "role": "user", "content": "one\ntwo" },
-                { "role": "assistant", "thinking_blocks": [{ "signature": "s" }], "tool_calls": said["tool_calls"] },
+                { "role": "assistant", "thinking_blocks": [{ "signature": "s" }], "tool_calls": message["tool_calls"] },
                 { "role": "tool", "tool_call_id": "a", "name": "run", "content": "done" },
                 { "role": "assistant", "content": "" },
             ])
@@ -211,10 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn of_an_answer_over_the_other_wire_goes_what_both_know() {
-        let said = json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "anthropic_content": [] });
+    fn only_common_fields_of_the_other_wire_are_sent() {
+        let message = json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "anthropic_content": [] });
         let encoded =
-            encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(said.clone()))]);
+            encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(message.clone()))]);
         assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
     }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn claude_sees_images_in_results_and_gets_marks() {
+    fn results_for_claude_have_images_and_cache_marks() {
         let messages = vec![
             ChatMessage::System("be good".into()),
             ChatMessage::User(vec![text("look"), image()]),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn no_marks_when_caching_is_off() {
+    fn no_cache_marks_are_sent_when_caching_is_disabled() {
         let change = |config: &mut LlmConfig| {
             config.model = "claude".into();
             config.caching_prompt = false;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn without_vision_a_note_stands_for_the_image() {
+    fn note_replaces_an_image_without_vision() {
         let messages = vec![ChatMessage::User(vec![text("look"), image()]), result("a", vec![image()])];
         let encoded = encode(|config| config.disable_vision = Some(true), messages);
         assert_eq!(encoded[0]["content"], format!("look\n{NO_VISION}"));

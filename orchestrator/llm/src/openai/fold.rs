@@ -1,6 +1,6 @@
-//! Folds the chunks of a stream into the body that the same answer would have had in one piece.
+//! Folds the chunks of a stream into one body.
 //!
-//! Reads no more meaning into the chunks than it needs for that: what is unknown is merged by its JSON type and kept.
+//! Unknown fields are merged by the types of their values.
 
 #[cfg(test)]
 mod tests;
@@ -10,34 +10,34 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::wire::merge::{merge, text};
-use crate::wire::{Fold, Pieces};
+use crate::wire::{ProgressBuffer, StreamFold};
 
 #[derive(Debug, Default)]
 pub(super) struct OpenAiFold {
     body: Map<String, Value>,
-    choices: BTreeMap<u64, Choice>,
+    choices: BTreeMap<u64, PartialChoice>,
     done: bool,
 }
 
 #[derive(Debug, Default)]
-struct Choice {
+struct PartialChoice {
     message: Map<String, Value>,
-    calls: Vec<Call>,
-    /// `finish_reason`, `logprobs` and their like.
+    calls: Vec<PartialCall>,
+    /// The other fields, such as `finish_reason` and `logprobs`.
     rest: Map<String, Value>,
 }
 
 #[derive(Debug)]
-struct Call {
+struct PartialCall {
     index: Option<u64>,
     value: Map<String, Value>,
 }
 
-impl Fold for OpenAiFold {
-    fn add(&mut self, chunk: Value, pieces: &mut Pieces) {
+impl StreamFold for OpenAiFold {
+    fn add(&mut self, chunk: Value, progress: &mut ProgressBuffer) {
         let Value::Object(mut chunk) = chunk else { return };
         if let Some(Value::Array(choices)) = chunk.remove("choices") {
-            show(&choices, pieces);
+            report_text(&choices, progress);
             choices.into_iter().for_each(|choice| self.add_choice(choice));
         }
         self.body.extend(chunk.into_iter().filter(|(_, value)| !value.is_null()));
@@ -52,7 +52,7 @@ impl Fold for OpenAiFold {
     }
 
     fn is_terminal(&self) -> bool {
-        let finished = |choice: &Choice| choice.rest.contains_key("finish_reason");
+        let finished = |choice: &PartialChoice| choice.rest.contains_key("finish_reason");
         !self.choices.is_empty() && (self.done || self.choices.values().any(finished))
     }
 
@@ -80,7 +80,7 @@ impl OpenAiFold {
     }
 }
 
-impl Choice {
+impl PartialChoice {
     fn add_delta(&mut self, mut delta: Map<String, Value>) {
         if let Some(Value::Array(calls)) = delta.remove("tool_calls") {
             calls.into_iter().for_each(|call| self.add_call(call));
@@ -93,19 +93,20 @@ impl Choice {
         let index = value.remove("index").and_then(|index| index.as_u64());
         match self.position(index, &value) {
             Some(position) => merge(&mut self.calls[position].value, value),
-            None => self.calls.push(Call { index, value }),
+            None => self.calls.push(PartialCall { index, value }),
         }
     }
 
-    /// Which call a piece belongs to; none begins a new one. Some servers send no index: then a new id is a new call.
-    /// Some send the same index for all: then a new id beside a name is one.
-    fn position(&self, index: Option<u64>, piece: &Map<String, Value>) -> Option<usize> {
-        let id = text(piece, "id");
-        let names_a_tool = piece.get("function").is_some_and(|function| function["name"].as_str() > Some(""));
-        let find = |wanted: &dyn Fn(&Call) -> bool| self.calls.iter().rposition(wanted);
+    /// Returns the position of the call that a delta belongs to. `None` for a new call. Some servers send no index; then each
+    /// new id is a new call. Some send the same index for all calls; then a new id with a name is a new call.
+    fn position(&self, index: Option<u64>, delta: &Map<String, Value>) -> Option<usize> {
+        let id = text(delta, "id");
+        let names_a_tool = delta.get("function").is_some_and(|function| function["name"].as_str() > Some(""));
+        let find = |matches: &dyn Fn(&PartialCall) -> bool| self.calls.iter().rposition(matches);
         if index.is_some() {
-            let fits = |call: &Call| id.is_empty() || ["", id].contains(&text(&call.value, "id"));
-            let by_both = find(&|call| call.index == index && fits(call));
+            let has_same_id =
+                |call: &PartialCall| id.is_empty() || ["", id].contains(&text(&call.value, "id"));
+            let by_both = find(&|call| call.index == index && has_same_id(call));
             return by_both.or_else(|| find(&|call| call.index == index && !names_a_tool));
         }
         if id.is_empty() {
@@ -125,10 +126,10 @@ impl Choice {
     }
 }
 
-/// The first choice is the answer. Reasoning has two names.
-fn show(choices: &[Value], pieces: &mut Pieces) {
+/// Reports the text and reasoning of the first choice. Servers have two names for reasoning.
+fn report_text(choices: &[Value], progress: &mut ProgressBuffer) {
     let Some(delta) = choices.first().map(|choice| &choice["delta"]) else { return };
     let reasoning = delta["reasoning_content"].as_str().or(delta["reasoning"].as_str());
-    pieces.reasoning(reasoning.unwrap_or_default());
-    pieces.text(delta["content"].as_str().unwrap_or_default());
+    progress.reasoning(reasoning.unwrap_or_default());
+    progress.text(delta["content"].as_str().unwrap_or_default());
 }

@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, as every compatible server speaks them.
+//! The wire format of OpenAI's chat completions, which compatible servers use too.
 
 mod decode;
 mod encode;
@@ -9,35 +9,35 @@ use engine::llm::LlmRequest;
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, LlmConfig};
-use crate::wire::decode::{Decoded, Problem};
+use crate::wire::decoded::{DecodeError, Decoded};
 use crate::wire::endpoint::{Api, Endpoint};
-use crate::wire::{Fold, Parts, Wire};
+use crate::wire::{StreamFold, Wire, WireParts};
 use encode::Encoder;
 use fold::OpenAiFold;
-use parameters::parameters_of;
+use parameters::build_parameters;
 
 const API: Api =
     Api { base: "https://api.openai.com/v1", path: "chat/completions", key: ("authorization", "Bearer ") };
 
-pub(crate) fn parts(config: &LlmConfig) -> Result<Parts, ConfigError> {
+pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
     let endpoint = endpoint(config)?;
-    // OpenAI itself, and nobody who speaks like it.
+    // OpenAI itself, not a compatible server.
     let is_openai = endpoint.url.host_str() == Some("api.openai.com");
-    Ok(Parts {
+    Ok(WireParts {
         wire: Box::new(OpenAi { encoder: Encoder::new(config) }),
-        parameters: parameters_of(config, is_openai)?,
+        parameters: build_parameters(config, is_openai)?,
         max_tokens: config.max_output_tokens,
         endpoint,
     })
 }
 
-/// Azure wants a version, and the key under another name.
+/// Creates the endpoint. Azure requires an API version, and the key in another header.
 fn endpoint(config: &LlmConfig) -> Result<Endpoint, ConfigError> {
     let mut endpoint = Endpoint::new(config, &API, &[])?;
     if let Some(version) = &config.api_version {
         endpoint.url.query_pairs_mut().append_pair("api-version", version);
         if let Some(key) = &config.api_key {
-            endpoint.key("api-key", key)?;
+            endpoint.add_key("api-key", key)?;
         }
     }
     Ok(endpoint)
@@ -53,11 +53,11 @@ impl Wire for OpenAi {
         self.encoder.encode(request)
     }
 
-    fn fold(&self) -> Box<dyn Fold> {
+    fn new_fold(&self) -> Box<dyn StreamFold> {
         Box::new(OpenAiFold::default())
     }
 
-    fn decode(&self, body: Value) -> Result<Decoded, Problem> {
+    fn decode(&self, body: Value) -> Result<Decoded, DecodeError> {
         decode::decode(body)
     }
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn azure_gets_its_version_and_the_key_under_its_name() {
+    fn azure_gets_its_api_version_and_key_header() {
         let config = LlmConfig {
             base_url: Some("https://x.openai.azure.com/openai/deployments/d".into()),
             api_version: Some("2024-10-21".into()),

@@ -1,16 +1,17 @@
-//! OpenAI's names of the fields beside messages and tools.
+//! OpenAI's parameters.
 
 use serde_json::{Map, Value, json};
 
 use crate::config::{ConfigError, LlmConfig};
-use crate::wire::parameters::{Form, Parameters};
+use crate::wire::parameters::{ParameterForm, Parameters};
 
-/// What OpenAI now calls the longest answer, and what everyone else calls it.
+/// Names of the maximum length of a response: OpenAI's, and that of all other servers.
 const LIMIT_NAMES: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
-pub(super) fn parameters_of(config: &LlmConfig, is_openai: bool) -> Result<Parameters, ConfigError> {
-    let one = |name, value: Value| vec![Form::new(name, json!({ (name): value }))];
-    let mut limits = LIMIT_NAMES.map(|name| Form::new(name, json!({ (name): config.max_output_tokens })));
+pub(super) fn build_parameters(config: &LlmConfig, is_openai: bool) -> Result<Parameters, ConfigError> {
+    let one = |name, value: Value| vec![ParameterForm::new(name, json!({ (name): value }))];
+    let mut limits =
+        LIMIT_NAMES.map(|name| ParameterForm::new(name, json!({ (name): config.max_output_tokens })));
     if !is_openai {
         limits.reverse();
     }
@@ -33,7 +34,7 @@ mod tests {
     fn parameters(change: impl FnOnce(&mut LlmConfig)) -> Parameters {
         let mut config = LlmConfig::new("openai/m");
         change(&mut config);
-        parameters_of(&config, false).unwrap()
+        build_parameters(&config, false).unwrap()
     }
 
     fn object(value: Value) -> Map<String, Value> {
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_set_is_sent() {
+    fn only_set_parameters_are_sent() {
         let expected = json!({
             "model": "m", "stream": true, "stream_options": { "include_usage": true }, "temperature": 0.0,
         });
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_not_sent_the_sampling_that_it_refuses() {
+    fn unsupported_sampling_parameters_are_not_sent() {
         let sampled = |model: &str, temperature| {
             let sent = sent(&parameters(|config| {
                 config.model = model.into();
@@ -76,13 +77,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_wrote_wins_and_stays() {
+    fn users_parameters_override_others_and_stay() {
         let parameters = parameters(|config| {
             config.completion_kwargs = object(json!({
                 "temperature": 1.0, "stream": false, "extra_body": { "top_k": 5 }, "extra_headers": {},
             }));
         });
-        assert!(!parameters.leave_out("temperature"));
+        assert!(!parameters.drop_parameter("temperature"));
         assert_eq!(
             sent(&parameters),
             json!({ "model": "m", "stream": false, "temperature": 1.0, "top_k": 5 })
@@ -90,35 +91,35 @@ mod tests {
     }
 
     #[test]
-    fn the_agents_fields_cannot_be_overridden() {
+    fn reserved_fields_cannot_be_overridden() {
         let mut config = LlmConfig::new("m");
         config.completion_kwargs.insert("tools".into(), json!([]));
-        let error = parameters_of(&config, false).unwrap_err();
-        assert_eq!(error.to_string(), "`completion_kwargs`: `tools` is the agent's to fill in");
+        let error = build_parameters(&config, false).unwrap_err();
+        assert_eq!(error.to_string(), "`completion_kwargs`: `tools` is reserved for the agent");
     }
 
     #[test]
-    fn a_refused_parameter_is_left_out_once_and_for_all() {
+    fn refused_parameter_is_not_sent_again() {
         let parameters = parameters(|config| config.seed = Some(7));
-        assert!(parameters.leave_out("temperature"));
-        assert!(!parameters.leave_out("temperature"));
-        assert!(!parameters.leave_out("messages"));
+        assert!(parameters.drop_parameter("temperature"));
+        assert!(!parameters.drop_parameter("temperature"));
+        assert!(!parameters.drop_parameter("messages"));
         assert_eq!(sent(&parameters)["temperature"], Value::Null);
         assert_eq!(sent(&parameters)["seed"], 7);
     }
 
     #[test]
-    fn a_refused_limit_goes_under_its_other_name() {
+    fn refused_limit_is_sent_with_its_other_name() {
         let parameters = parameters(|config| config.max_output_tokens = Some(100));
         assert_eq!(sent(&parameters)["max_tokens"], 100);
-        assert!(parameters.leave_out("max_tokens"));
+        assert!(parameters.drop_parameter("max_tokens"));
         assert_eq!(sent(&parameters)["max_completion_tokens"], 100);
-        assert!(parameters.leave_out("max_completion_tokens"));
+        assert!(parameters.drop_parameter("max_completion_tokens"));
         assert!(!LIMIT_NAMES.iter().any(|name| sent(&parameters).get(name).is_some()));
     }
 
     #[test]
-    fn nothing_is_left_out_when_that_is_not_wanted() {
-        assert!(!parameters(|config| config.drop_params = false).leave_out("temperature"));
+    fn no_parameter_is_dropped_when_that_is_disabled() {
+        assert!(!parameters(|config| config.drop_params = false).drop_parameter("temperature"));
     }
 }

@@ -1,4 +1,4 @@
-//! What one file holds.
+//! The content of a file.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,20 +12,20 @@ use protocol::metrics::TokenUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{CALL_BYTES, RecordingError};
+use super::{MAX_CALL_BYTES, RecordingError};
 use crate::error_name::ErrorName;
 
-/// A call and what came of it.
+/// A call and its result.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Call {
+pub(super) struct RecordedCall {
     pub(super) model: String,
     pub(super) request: Value,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CallResult,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Outcome {
+pub(super) enum CallResult {
     Answer {
         response: Value,
         usage: TokenUsage,
@@ -40,8 +40,8 @@ pub(super) enum Outcome {
     },
 }
 
-impl Outcome {
-    /// The same with another response, if it is an answer.
+impl CallResult {
+    /// Converts the response, if there is one.
     pub(super) fn map_response(mut self, map: impl FnOnce(Value) -> Value) -> Self {
         if let Self::Answer { response, .. } = &mut self {
             *response = map(response.take());
@@ -49,7 +49,7 @@ impl Outcome {
         self
     }
 
-    /// What the call cost, as far as that is known.
+    /// Returns the cost of the call. 0 if it is unknown.
     pub(super) fn cost(&self) -> f64 {
         match self {
             Self::Answer { cost, .. } => cost.unwrap_or_default(),
@@ -58,7 +58,7 @@ impl Outcome {
     }
 }
 
-impl From<&Result<Completion, LlmError>> for Outcome {
+impl From<&Result<Completion, LlmError>> for CallResult {
     fn from(result: &Result<Completion, LlmError>) -> Self {
         match result {
             Ok(Completion { response, usage, cost, latency }) => Self::Answer {
@@ -76,32 +76,32 @@ impl From<&Result<Completion, LlmError>> for Outcome {
     }
 }
 
-impl From<Outcome> for Result<Completion, LlmError> {
-    fn from(outcome: Outcome) -> Self {
+impl From<CallResult> for Result<Completion, LlmError> {
+    fn from(outcome: CallResult) -> Self {
         let duration = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         match outcome {
-            Outcome::Answer { response, usage, cost, latency_seconds } => Ok(Completion {
+            CallResult::Answer { response, usage, cost, latency_seconds } => Ok(Completion {
                 response: ModelResponse::from_stored(response),
                 usage,
                 cost,
                 latency: duration(latency_seconds),
             }),
-            Outcome::Error { kind, detail, retry_after_seconds } => {
+            CallResult::Error { kind, detail, retry_after_seconds } => {
                 Err(LlmError { kind, detail, retry_after: retry_after_seconds.map(duration) })
             }
         }
     }
 }
 
-impl Call {
+impl RecordedCall {
     pub(super) fn read(file: &Path) -> Result<Self, RecordingError> {
         let read = || {
-            // To open a FIFO would wait for its writer.
+            // Opening a FIFO would wait for its writer.
             if !file.metadata()?.is_file() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
             }
             let mut text = String::new();
-            File::open(file)?.take(CALL_BYTES).read_to_string(&mut text)?;
+            File::open(file)?.take(MAX_CALL_BYTES).read_to_string(&mut text)?;
             Ok(text)
         };
         let text = read().map_err(|source| RecordingError::Unreadable { file: file.to_owned(), source })?;
@@ -110,8 +110,8 @@ impl Call {
     }
 }
 
-/// A request as JSON.
-pub(super) fn described(request: &LlmRequest) -> Value {
+/// Encodes a request.
+pub(super) fn request_to_json(request: &LlmRequest) -> Value {
     let messages: Value = request.messages.iter().map(message).collect();
     let tools: Value = request.tools.iter().map(Tool::to_stored).collect();
     json!({ "messages": messages, "tools": tools })
@@ -127,7 +127,7 @@ fn message(message: &ChatMessage) -> Value {
     };
     match message {
         ChatMessage::System(text) => json!({ "system": text }),
-        ChatMessage::User(said) => json!({ "user": parts(said) }),
+        ChatMessage::User(message) => json!({ "user": parts(message) }),
         ChatMessage::Assistant(message) => json!({ "assistant": message.to_stored() }),
         ChatMessage::ToolResult { call_id, name, parts: result } => {
             json!({ "tool_result": { "call_id": call_id, "name": name, "parts": parts(result) } })

@@ -1,41 +1,41 @@
-//! Where two requests differ, for people. Pure.
+//! Describes where two requests differ. Pure.
 
 use serde_json::Value;
 
-/// How much of each side is shown, in characters.
-const SHOWN: usize = 60;
+/// Maximum length of the shown part of each value, in characters.
+const MAX_SHOWN_CHARS: usize = 60;
 
-/// The first difference and its place; nothing when there is none.
+/// Describes the first difference. `None` if there is none.
 pub(super) fn difference(recorded: &Value, now: &Value) -> Option<String> {
-    at("the request", recorded, now)
+    find("the request", recorded, now)
 }
 
-fn at(place: &str, recorded: &Value, now: &Value) -> Option<String> {
+fn find(path: &str, recorded: &Value, now: &Value) -> Option<String> {
     match (recorded, now) {
         (Value::Object(was), Value::Object(is)) => was.keys().chain(is.keys()).find_map(|key| {
             let field = |of: &serde_json::Map<_, _>| of.get(key).cloned().unwrap_or_default();
-            at(&format!("{place}.{key}"), &field(was), &field(is))
+            find(&format!("{path}.{key}"), &field(was), &field(is))
         }),
         (Value::Array(was), Value::Array(is)) => (0..was.len().max(is.len())).find_map(|index| {
             let none = Value::Null;
             let item = |of: &[Value]| of.get(index).cloned().unwrap_or_else(|| none.clone());
-            at(&format!("{place}[{index}]"), &item(was), &item(is))
+            find(&format!("{path}[{index}]"), &item(was), &item(is))
         }),
         (was, is) if was == is => None,
         (Value::String(was), Value::String(is)) => {
             let same = was.chars().zip(is.chars()).take_while(|(was, is)| was == is).count();
-            let rest = |text: &str| shown(text.chars().skip(same));
-            Some(format!("{place}, character {same}: recorded {:?}, now {:?}", rest(was), rest(is)))
+            let rest = |text: &str| excerpt(text.chars().skip(same));
+            Some(format!("{path}, character {same}: recorded {:?}, now {:?}", rest(was), rest(is)))
         }
         (was, is) => {
-            let text = |value: &Value| shown(value.to_string().chars());
-            Some(format!("{place}: recorded {}, now {}", text(was), text(is)))
+            let text = |value: &Value| excerpt(value.to_string().chars());
+            Some(format!("{path}: recorded {}, now {}", text(was), text(is)))
         }
     }
 }
 
-fn shown(mut chars: impl Iterator<Item = char>) -> String {
-    let mut text: String = chars.by_ref().take(SHOWN).collect();
+fn excerpt(mut chars: impl Iterator<Item = char>) -> String {
+    let mut text: String = chars.by_ref().take(MAX_SHOWN_CHARS).collect();
     if chars.next().is_some() {
         text.push('…');
     }
@@ -49,9 +49,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_difference_is_named_with_its_place() {
+    fn first_difference_is_described_with_its_path() {
         let recorded = json!({ "messages": [{ "user": "go to the left" }], "tools": [] });
-        for (now, said) in [
+        for (now, expected) in [
             (
                 json!({ "messages": [{ "user": "go to the right" }], "tools": [] }),
                 "the request.messages[0].user, character 10: recorded \"left\", now \"right\"",
@@ -65,14 +65,14 @@ mod tests {
                 "the request.zoo: recorded null, now true",
             ),
         ] {
-            assert_eq!(difference(&recorded, &now).as_deref(), Some(said));
+            assert_eq!(difference(&recorded, &now).as_deref(), Some(expected));
         }
         assert_eq!(difference(&recorded, &recorded), None);
     }
 
     #[test]
-    fn much_is_shown_in_part() {
-        let said = difference(&json!("x"), &json!("x".repeat(1000))).unwrap();
-        assert!(said.len() < 200 && said.ends_with("…\""), "{said}");
+    fn long_values_are_shown_in_part() {
+        let text = difference(&json!("x"), &json!("x".repeat(1000))).unwrap();
+        assert!(text.len() < 200 && text.ends_with("…\""), "{text}");
     }
 }

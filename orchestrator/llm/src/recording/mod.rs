@@ -1,11 +1,11 @@
-//! Calls as files: written while a model is asked ([`RecordingLlm`]), and answered from later ([`ReplayLlm`]), so that what
-//! an agent does can be a test without a provider.
+//! Records calls of a model to files ([`RecordingLlm`]), and replays them ([`ReplayLlm`]), so that an agent can be tested
+//! without a provider.
 //!
-//! A folder holds one JSON file a call, `000001.json` and so on in the order in which the calls began: the model, the
-//! request, and the answer or the error after all retries. Of a call that was cancelled there is none.
+//! A folder has a JSON file per call, `000001.json` and so on, in the order in which the calls started: the model, the
+//! request, and the response or the error after all retries. A cancelled call has no file.
 //!
-//! Files are redacted as the log is, which the models read. In an answer a secret leaves a placeholder that is replaced by
-//! the secret when the answer is replayed, so that a command that repeats one does the same again.
+//! Files are redacted like the event log. A secret in a response is replaced by a placeholder, which replay replaces by the
+//! secret, so that a command with a secret works again.
 
 mod call;
 mod difference;
@@ -23,23 +23,23 @@ use serde_json::Value;
 pub use recorder::RecordingLlm;
 pub use replay::ReplayLlm;
 
-/// Stands for the conversation's id in a recording.
+/// Replaces the conversation's id in a recording.
 const CONVERSATION: &str = "<conversation_id>";
 
-/// What keeps secrets out of recorded calls, and what is of one conversation only.
+/// Redaction of recorded calls.
 #[derive(Debug, Clone, Default)]
 pub struct RecordingRedaction {
-    /// For all of a call.
+    /// Redacts the request and the response.
     pub redactor: Redactor,
-    /// For the answer, before that.
+    /// Replaces secrets in the response, before it is redacted.
     pub placeholders: Placeholders,
-    /// The conversation whose calls these are. Its id is in paths of the sandbox, such as that of a workspace of its own; a
-    /// recording holds a mark instead, so that it can be replayed in another conversation.
+    /// The conversation. Its id, which may be part of paths in the sandbox, is replaced by a mark, so that the recording can be
+    /// replayed in another conversation.
     pub conversation: Option<ConversationId>,
 }
 
 impl RecordingRedaction {
-    /// A recorded request or call, from one that is made.
+    /// Redacts a request or a call.
     fn redact(&self, value: Value) -> Value {
         let value = self.redactor.json(value);
         match &self.conversation {
@@ -48,7 +48,7 @@ impl RecordingRedaction {
         }
     }
 
-    /// The response to a call, from a recorded one.
+    /// Restores a recorded response.
     fn restore(&self, response: Value) -> Value {
         let response = self.placeholders.restore(response);
         match &self.conversation {
@@ -58,60 +58,60 @@ impl RecordingRedaction {
     }
 }
 
-/// Replaces a part of all texts. No character of either part is written otherwise in JSON.
-fn replace(value: &Value, part: &str, by: &str) -> Value {
-    serde_json::from_str(&value.to_string().replace(part, by)).unwrap_or_default()
+/// Replaces a part of all texts. JSON escapes no character of the two parts.
+fn replace(value: &Value, from: &str, to: &str) -> Value {
+    serde_json::from_str(&value.to_string().replace(from, to)).unwrap_or_default()
 }
 
-/// More calls than any conversation makes.
-const MOST_CALLS: usize = 100_000;
+/// Maximum number of calls in a folder: more than any conversation makes.
+const MAX_CALLS: usize = 100_000;
 
-/// The longest file that is read, in bytes: an answer and the longest of requests.
-const CALL_BYTES: u64 = 256 << 20;
+/// Maximum size of a file, in bytes.
+const MAX_CALL_BYTES: u64 = 256 << 20;
 
-/// What of a folder of recorded calls cannot be used.
+/// An error of a folder of recorded calls.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The folder cannot be made or read.
-    #[error("the folder of recorded calls {folder}")]
+    /// The folder cannot be created or read.
+    #[error("cannot open the folder of recorded calls {folder}")]
     Folder {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// A file cannot be read.
-    #[error("reading the recorded call {file}")]
+    #[error("cannot read the recorded call {file}")]
     Unreadable {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// A file is not a recorded call.
     #[error("{file} is not a recorded call")]
     NotACall {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Where and why.
+        /// The cause, with the line and column.
         source: serde_json::Error,
     },
-    /// There is nothing to replay, or more than anybody records.
-    #[error("the folder {folder} holds {calls} recorded calls, not 1 to {MOST_CALLS}")]
+    /// The folder has no calls, or too many.
+    #[error("the folder {folder} has {calls} recorded calls, not 1 to {MAX_CALLS}")]
     Count {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
-        /// How many.
+        /// The number of calls.
         calls: usize,
     },
 }
 
-/// The files of calls with their numbers, in order.
-fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RecordingError> {
-    let unusable = |source| RecordingError::Folder { folder: folder.to_owned(), source };
+/// Returns the files of calls with their numbers, in order.
+fn list_files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RecordingError> {
+    let folder_error = |source| RecordingError::Folder { folder: folder.to_owned(), source };
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unusable)? {
-        let path = entry.map_err(unusable)?.path();
+    for entry in std::fs::read_dir(folder).map_err(folder_error)? {
+        let path = entry.map_err(folder_error)?.path();
         let name =
             path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".json"));
         if let Some(number) = name.and_then(|name| name.parse().ok()) {

@@ -1,7 +1,7 @@
 //! Writes each call of a model to a file.
 //!
-//! The folder may lie in the workspace, where what runs in the sandbox can rename it and put links into it. So it is opened
-//! once, and so is each file: no path is resolved again.
+//! The folder may be in the workspace, where programs in the sandbox can rename it and create links. So the folder and each
+//! file are opened once, and no path is resolved again.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -14,24 +14,22 @@ use async_trait::async_trait;
 use engine::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 use serde_json::json;
 
-use super::call::{Call, Outcome, described};
-use super::{MOST_CALLS, RecordingError, RecordingRedaction, files};
+use super::call::{CallResult, RecordedCall, request_to_json};
+use super::{MAX_CALLS, RecordingError, RecordingRedaction, list_files};
 
-/// A model whose calls are recorded. A file that cannot be written is told in the log of the program, and the call goes on:
-/// it was paid for.
+/// A model whose calls are recorded. An error of writing a file is logged and does not fail the call, which is paid for.
 pub struct RecordingLlm {
     inner: Arc<dyn Llm>,
-    /// As it was given, for messages.
+    /// The path, for messages.
     folder: PathBuf,
     opened_folder: Arc<File>,
     redaction: RecordingRedaction,
-    /// The number of the next call, unless another has it.
+    /// The number of the next call, unless another process has used it.
     next: Arc<AtomicU64>,
 }
 
 impl RecordingLlm {
-    /// Records into `folder`, which is made if it is not there; calls that are in it stay, and these follow them.
-    /// Others may record into it at the same time.
+    /// Appends calls to `folder`, which is created if it is missing. Several processes can record into it concurrently.
     ///
     /// # Errors
     /// [`RecordingError::Folder`].
@@ -40,62 +38,62 @@ impl RecordingLlm {
         folder: &Path,
         redaction: RecordingRedaction,
     ) -> Result<Self, RecordingError> {
-        let unusable = |source| RecordingError::Folder { folder: folder.to_owned(), source };
-        std::fs::create_dir_all(folder).map_err(unusable)?;
-        let last = files(folder)?.last().map_or(0, |(number, _)| *number);
+        let folder_error = |source| RecordingError::Folder { folder: folder.to_owned(), source };
+        std::fs::create_dir_all(folder).map_err(folder_error)?;
+        let last = list_files(folder)?.last().map_or(0, |(number, _)| *number);
         Ok(Self {
             inner,
             folder: folder.to_owned(),
-            opened_folder: Arc::new(File::open(folder).map_err(unusable)?),
+            opened_folder: Arc::new(File::open(folder).map_err(folder_error)?),
             redaction,
             next: Arc::new(AtomicU64::new(last.saturating_add(1))),
         })
     }
 
-    /// Claims the next number, before the call: files are in the order in which calls began.
-    async fn claim(&self) -> std::io::Result<Draft> {
+    /// Claims the next number before the call, so that files are in the order in which calls started.
+    async fn claim(&self) -> std::io::Result<DraftFile> {
         let (folder, next) = (Arc::clone(&self.opened_folder), Arc::clone(&self.next));
-        on_disk(move || Draft::next(folder, &next)).await
+        run_blocking(move || DraftFile::next(folder, &next)).await
     }
 
     async fn write(
         &self,
-        draft: Draft,
+        draft: DraftFile,
         request: &LlmRequest,
         result: &Result<Completion, LlmError>,
     ) -> std::io::Result<()> {
-        let call = Call {
+        let call = RecordedCall {
             model: self.inner.model().to_owned(),
-            request: described(request),
-            outcome: Outcome::from(result)
+            request: request_to_json(request),
+            outcome: CallResult::from(result)
                 .map_response(|response| self.redaction.placeholders.replace_secrets(response)),
         };
         let call = self.redaction.redact(json!(call));
-        on_disk(move || draft.finish(&format!("{call:#}\n"))).await
+        run_blocking(move || draft.finish(&format!("{call:#}\n"))).await
     }
 }
 
-async fn on_disk<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
 }
 
-/// A file that is not whole yet, under another name. Removed when it is dropped.
-struct Draft {
+/// An incomplete file under a temporary name. Removed when it is dropped.
+struct DraftFile {
     content: File,
     draft: PathBuf,
     file: PathBuf,
-    /// What both paths lead through.
+    /// Keeps the descriptor open that both paths contain.
     _folder: Arc<File>,
 }
 
-impl Draft {
-    /// Others may record into the folder too: a number is this one's if its draft was not there and neither is its file,
-    /// which would have been renamed from a draft.
+impl DraftFile {
+    /// Creates the next draft. Another process may record into the folder: a number is free if neither its draft nor its file,
+    /// which a draft was renamed to, exists.
     fn next(opened_folder: Arc<File>, next: &AtomicU64) -> std::io::Result<Self> {
         let folder = PathBuf::from(format!("/proc/self/fd/{}", opened_folder.as_raw_fd()));
-        for _ in 0..MOST_CALLS {
+        for _ in 0..MAX_CALLS {
             let name = format!("{:06}.json", next.fetch_add(1, Ordering::Relaxed));
             let (draft, file) = (folder.join(format!(".{name}.draft")), folder.join(name));
             let content = match File::create_new(&draft) {
@@ -107,7 +105,7 @@ impl Draft {
                 return Ok(claimed);
             }
         }
-        Err(std::io::Error::other("there are too many recorded calls"))
+        Err(std::io::Error::other("too many recorded calls"))
     }
 
     fn finish(mut self, text: &str) -> std::io::Result<()> {
@@ -116,9 +114,9 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for DraftFile {
     fn drop(&mut self) {
-        // When it was finished it is not there any more.
+        // It does not exist if the call was finished.
         let _ = std::fs::remove_file(&self.draft);
     }
 }
@@ -145,7 +143,7 @@ impl Llm for RecordingLlm {
             Err(error) => Err(error),
         };
         if let Err(error) = written {
-            tracing::error!(folder = %self.folder.display(), %error, "a call could not be recorded");
+            tracing::error!(folder = %self.folder.display(), %error, "cannot record a model call");
         }
         result
     }
@@ -156,21 +154,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_planted_meanwhile_are_not_followed() {
+    fn links_created_during_a_call_are_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::create_dir(path("calls")).unwrap();
         std::fs::create_dir(path("elsewhere")).unwrap();
         std::fs::write(path("victim"), "precious").unwrap();
         let opened = Arc::new(File::open(path("calls")).unwrap());
-        let draft = Draft::next(Arc::clone(&opened), &AtomicU64::new(1)).unwrap();
+        let draft = DraftFile::next(Arc::clone(&opened), &AtomicU64::new(1)).unwrap();
         let name = path("calls/.000001.json.draft");
         std::fs::remove_file(&name).unwrap();
         std::os::unix::fs::symlink(path("victim"), &name).unwrap();
         draft.finish("{}").unwrap();
         std::fs::rename(path("calls"), path("moved")).unwrap();
         std::os::unix::fs::symlink(path("elsewhere"), path("calls")).unwrap();
-        Draft::next(opened, &AtomicU64::new(2)).unwrap().finish("{}").unwrap();
+        DraftFile::next(opened, &AtomicU64::new(2)).unwrap().finish("{}").unwrap();
         assert_eq!(std::fs::read_to_string(path("victim")).unwrap(), "precious");
         assert_eq!(std::fs::read_to_string(path("moved/000002.json")).unwrap(), "{}");
         assert_eq!(std::fs::read_dir(path("elsewhere")).unwrap().count(), 0);

@@ -1,8 +1,8 @@
-//! Answers calls from files.
+//! Replays calls from files.
 //!
-//! Each call gets the first recorded one with the same request that is not used yet: so a conversation is replayed from its
-//! beginning or from where it was resumed, and calls that were made at once may come in any order. A request that was not
-//! recorded ends in [`LlmErrorKind::NotRecorded`], which says where it differs from the next recorded one.
+//! A call gets the result of the first unused recorded call with the same request. So a conversation can be replayed from its
+//! start or from where it was resumed, and concurrent calls can have any order. The error of a request that is not recorded,
+//! [`LlmErrorKind::NotRecorded`], describes how it differs from the next recorded one.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use async_trait::async_trait;
 use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
 use serde_json::Value;
 
-use super::call::{Call, described};
+use super::call::{RecordedCall, request_to_json};
 use super::difference::difference;
-use super::{MOST_CALLS, RecordingError, RecordingRedaction, files};
+use super::{MAX_CALLS, RecordingError, RecordingRedaction, list_files};
 
-/// A model that says again what another one said.
+/// A model that replays the calls of another one.
 #[derive(Debug)]
 pub struct ReplayLlm {
     model: String,
-    /// What the dearest call cost.
+    /// Maximum cost of a recorded call.
     max_cost: f64,
     redaction: RecordingRedaction,
-    /// Requests hold the whole conversation, so only their hashes are kept. Never held across an await.
-    calls: Mutex<Vec<Recorded>>,
+    /// Requests hold the whole conversation, so only their hashes are kept. Never locked across an await.
+    calls: Mutex<Vec<RecordedRequest>>,
 }
 
 #[derive(Debug)]
-struct Recorded {
+struct RecordedRequest {
     file: PathBuf,
     request: u64,
     is_used: bool,
@@ -40,28 +40,28 @@ impl ReplayLlm {
     /// # Errors
     /// See [`RecordingError`].
     pub fn open(folder: &Path, redaction: RecordingRedaction) -> Result<Self, RecordingError> {
-        let files = files(folder)?;
-        if files.is_empty() || files.len() > MOST_CALLS {
+        let files = list_files(folder)?;
+        if files.is_empty() || files.len() > MAX_CALLS {
             return Err(RecordingError::Count { folder: folder.to_owned(), calls: files.len() });
         }
         let (mut model, mut max_cost) = (String::new(), 0.0_f64);
         let mut calls = Vec::with_capacity(files.len());
         for (_, file) in files {
-            let call = Call::read(&file)?;
-            calls.push(Recorded { file, request: hash(&call.request), is_used: false });
+            let call = RecordedCall::read(&file)?;
+            calls.push(RecordedRequest { file, request: hash(&call.request), is_used: false });
             model = call.model;
             max_cost = max_cost.max(call.outcome.cost());
         }
         Ok(Self { model, max_cost, redaction, calls: Mutex::new(calls) })
     }
 
-    /// The file that answers, or the next one that does not.
-    fn take(&self, request: &Value) -> Result<PathBuf, Option<PathBuf>> {
+    /// Claims the file with the result of a request. The error is the next unused file.
+    fn claim(&self, request: &Value) -> Result<PathBuf, Option<PathBuf>> {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unused = calls.iter_mut().filter(|call| !call.is_used).peekable();
         let next = unused.peek().map(|call| call.file.clone());
-        let wanted = hash(request);
-        match unused.find(|call| call.request == wanted) {
+        let request = hash(request);
+        match unused.find(|call| call.request == request) {
             Some(call) => {
                 call.is_used = true;
                 Ok(call.file.clone())
@@ -86,8 +86,8 @@ impl Llm for ReplayLlm {
         request: &LlmRequest,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let request = self.redaction.redact(described(request));
-        match self.take(&request) {
+        let request = self.redaction.redact(request_to_json(request));
+        match self.claim(&request) {
             Ok(file) => {
                 let outcome = read(file).await?.outcome;
                 outcome.map_response(|response| self.redaction.restore(response)).into()
@@ -103,8 +103,8 @@ impl Llm for ReplayLlm {
     }
 }
 
-async fn read(file: PathBuf) -> Result<Call, LlmError> {
-    let read = tokio::task::spawn_blocking(move || Call::read(&file)).await;
+async fn read(file: PathBuf) -> Result<RecordedCall, LlmError> {
+    let read = tokio::task::spawn_blocking(move || RecordedCall::read(&file)).await;
     read.map_err(|error| not_recorded(error.to_string()))?.map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         not_recorded(format!("{error}{cause}"))
@@ -115,7 +115,7 @@ fn not_recorded(detail: String) -> LlmError {
     LlmError { kind: LlmErrorKind::NotRecorded, detail, retry_after: None }
 }
 
-/// Of the JSON's text: its objects are written in one order.
+/// Hashes the text of the JSON, in which the order of fields is fixed.
 fn hash(request: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     request.to_string().hash(&mut hasher);

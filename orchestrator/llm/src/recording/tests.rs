@@ -26,7 +26,7 @@ fn request(text: &str) -> LlmRequest {
     }
 }
 
-/// Records what is asked of a script: an answer that holds the key, an error, an answer.
+/// Records calls of a script: a response with the key, an error, and a response.
 async fn record(
     folder: &Path,
     texts: &[&str],
@@ -50,20 +50,20 @@ fn replay(folder: &Path) -> ReplayLlm {
 #[tokio::test]
 async fn recording_of_one_conversation_replays_in_another() {
     let folder = tempfile::tempdir().unwrap();
-    let of = |id: &str| RecordingRedaction { conversation: id.parse().ok(), ..redaction() };
+    let redaction_of = |id: &str| RecordingRedaction { conversation: id.parse().ok(), ..redaction() };
     let script = r#"{"responses": [{"text": "Look into /w/first-id/src."}]}"#;
     let inner = Arc::new(ScriptedLlm::from_json(script).unwrap());
-    let llm = RecordingLlm::new(inner, folder.path(), of("first-id")).unwrap();
+    let llm = RecordingLlm::new(inner, folder.path(), redaction_of("first-id")).unwrap();
     llm.complete(&request("in /w/first-id"), &|_| ()).await.unwrap();
     let file = std::fs::read_to_string(folder.path().join("000001.json")).unwrap();
     assert!(!file.contains("first-id"), "{file}");
-    let llm = ReplayLlm::open(folder.path(), of("second-id")).unwrap();
-    let answer = llm.complete(&request("in /w/second-id"), &|_| ()).await.unwrap();
-    assert_eq!(answer.response.message.text, "Look into /w/second-id/src.");
+    let llm = ReplayLlm::open(folder.path(), redaction_of("second-id")).unwrap();
+    let completion = llm.complete(&request("in /w/second-id"), &|_| ()).await.unwrap();
+    assert_eq!(completion.response.message.text, "Look into /w/second-id/src.");
 }
 
 #[tokio::test]
-async fn what_is_recorded_is_said_again() {
+async fn recorded_results_are_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("new");
     let recorded = record(&folder, &["one", "two", "three"]).await;
@@ -83,7 +83,7 @@ async fn what_is_recorded_is_said_again() {
 }
 
 #[tokio::test]
-async fn a_request_that_differs_says_where() {
+async fn error_describes_how_the_request_differs() {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path(), &["go left", "two"]).await;
     let llm = replay(folder.path());
@@ -92,12 +92,12 @@ async fn a_request_that_differs_says_where() {
     let file = folder.path().join("000001.json").display().to_string();
     let place = "the request.messages[1].user[0].text, character 3: recorded \"left\", now \"right\"";
     assert_eq!(error.detail, format!("{file}: {place}"));
-    // It goes on from where the recording has it.
+    // Replay continues with the next matching call.
     assert_eq!(llm.complete(&request("two"), &|_| ()).await.unwrap_err().kind, LlmErrorKind::RateLimited);
 }
 
 #[tokio::test]
-async fn no_key_is_in_a_file_and_nothing_half_is_left() {
+async fn files_have_no_key_and_no_draft_is_left() {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path(), &[&format!("use {KEY}")]).await;
     record(folder.path(), &["again"]).await;
@@ -121,7 +121,7 @@ async fn recordings_do_not_collide_when_models_share_a_folder() {
         let inner = Arc::new(ScriptedLlm::from_json(&script).unwrap());
         RecordingLlm::new(inner, folder.path(), RecordingRedaction::default()).unwrap()
     };
-    // All of them begin to count before the first writes.
+    // All of them list the folder before the first call.
     let (one, two, three) = (llm(), llm(), llm());
     let record = async |llm: &RecordingLlm| {
         for number in 0..8 {
@@ -129,7 +129,7 @@ async fn recordings_do_not_collide_when_models_share_a_folder() {
         }
     };
     tokio::join!(record(&one), record(&two), record(&three));
-    let names: Vec<_> = files(folder.path()).unwrap().into_iter().map(|(number, _)| number).collect();
+    let names: Vec<_> = list_files(folder.path()).unwrap().into_iter().map(|(number, _)| number).collect();
     assert_eq!(names, (1..=24).collect::<Vec<_>>());
     let llm = ReplayLlm::open(folder.path(), RecordingRedaction::default()).unwrap();
     for number in (0..8).cycle().take(24) {
@@ -138,7 +138,7 @@ async fn recordings_do_not_collide_when_models_share_a_folder() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cancelled_leaves_nothing() {
+async fn cancelled_call_has_no_file() {
     struct Silent;
 
     #[async_trait::async_trait]
@@ -166,20 +166,20 @@ async fn a_call_that_is_cancelled_leaves_nothing() {
     let request = request("one");
     let call = llm.complete(&request, &|_| ());
     tokio::select! {
-        _ = call => panic!("it never answers"),
+        _ = call => panic!("it never responds"),
         () = async { while left() == 0 { tokio::task::yield_now().await } } => {}
     }
-    // Where the claim itself was cut, it is undone by the thread that makes it.
+    // If the claim itself was cancelled, its thread removes the draft.
     while left() > 0 {
         tokio::task::yield_now().await;
     }
 }
 
 #[test]
-fn what_cannot_be_replayed_says_why() {
+fn error_names_what_cannot_be_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let error = || ReplayLlm::open(folder.path(), RecordingRedaction::default()).unwrap_err().to_string();
-    assert!(error().ends_with("holds 0 recorded calls, not 1 to 100000"), "{}", error());
+    assert!(error().ends_with("has 0 recorded calls, not 1 to 100000"), "{}", error());
     std::fs::write(folder.path().join("000001.json"), "{}").unwrap();
     assert!(error().ends_with("000001.json is not a recorded call"), "{}", error());
     let missing = ReplayLlm::open(&folder.path().join("missing"), RecordingRedaction::default()).unwrap_err();
@@ -187,7 +187,7 @@ fn what_cannot_be_replayed_says_why() {
 }
 
 #[tokio::test]
-async fn secret_that_the_model_repeats_is_restored_by_replay() {
+async fn replay_restores_a_secret_in_a_response() {
     const TOKEN: &str = "hunter2 \"quoted\"";
     let secret = Secret { value: TOKEN.into(), description: String::new() };
     let registry = SecretRegistry::new([("TOKEN".to_owned(), secret)].into());

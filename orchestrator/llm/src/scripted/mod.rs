@@ -1,11 +1,11 @@
-//! Answers from a file, in order: for demonstrations, tests and runs without a provider.
+//! A model that returns responses from a file, for demonstrations, tests and runs without a provider.
 //!
-//! Calls nobody and waits for nothing. Each call takes the next entry, whatever is asked; after the last one every
-//! call ends in [`LlmErrorKind::ScriptEnded`]. Ids are made from the entry's place, so that two runs of one script are
-//! the same: the third entry's answer is `scripted-3`, its first call `call-3-1`. It costs nothing; tokens are counted
-//! as the entry says, or as a fourth of the characters.
+//! Each call returns the next entry, regardless of the request; after the last one it returns
+//! [`LlmErrorKind::ScriptEnded`]. Ids are derived from the entry's number, so that runs of a script are reproducible: the
+//! third entry has the response id `scripted-3`, and its first call has `call-3-1`. Calls cost nothing. Token counts are those
+//! of the entry, or a fourth of the characters.
 //!
-//! The file's format is described at [`SCRIPT_EXAMPLE`].
+//! [`SCRIPT_EXAMPLE`] describes the format of the file.
 
 mod script;
 #[cfg(test)]
@@ -25,40 +25,39 @@ use serde_json::{Value, json};
 use script::{Entry, Script, ScriptedUsage};
 pub use script::{SCRIPT_EXAMPLE, ScriptError};
 
-/// A model that plays a script.
+/// A scripted model.
 #[derive(Debug)]
 pub struct ScriptedLlm {
     script: Script,
-    /// The entry that the next call takes.
+    /// The index of the next entry.
     next: AtomicUsize,
 }
 
 impl ScriptedLlm {
-    /// Reads a script.
+    /// Parses a script.
     ///
     /// # Errors
-    /// [`ScriptError`], with the line and column in its source.
+    /// The script is invalid. The source has the line and column.
     pub fn from_json(text: &str) -> Result<Self, ScriptError> {
         Ok(Self { script: serde_json::from_str(text)?, next: AtomicUsize::new(0) })
     }
 
-    /// Goes on after `answers` answers: what a resumed conversation has in its log. Errors are not in a log, so those
-    /// before the last of these answers count as played too.
+    /// Skips the responses that a resumed conversation has in its log, and the errors before them.
     #[must_use]
-    pub fn starting_at(self, answers: usize) -> Self {
-        let is_answer = |entry: &Entry| matches!(entry, Entry::Answer { .. });
-        let places = self.script.responses.iter().enumerate().filter(|(_, entry)| is_answer(entry));
-        let next = match answers {
+    pub fn resuming_after(self, responses: usize) -> Self {
+        let is_response = |entry: &Entry| matches!(entry, Entry::Answer { .. });
+        let places = self.script.responses.iter().enumerate().filter(|(_, entry)| is_response(entry));
+        let next = match responses {
             0 => 0,
-            _ => places.map(|(place, _)| place + 1).nth(answers - 1).unwrap_or(self.script.responses.len()),
+            _ => places.map(|(place, _)| place + 1).nth(responses - 1).unwrap_or(self.script.responses.len()),
         };
         Self { next: AtomicUsize::new(next), ..self }
     }
 
-    /// The next entry and its number, from 1.
-    fn take(&self) -> Option<(usize, &Entry)> {
+    /// Returns the next entry and its number, from 1.
+    fn next_entry(&self) -> Option<(usize, &Entry)> {
         let advance = |next| (next < self.script.responses.len()).then_some(next + 1);
-        // Only the counter is shared, so no ordering beside its own is needed.
+        // `Relaxed` suffices: only the counter is shared.
         let place = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance).ok()?;
         Some((place + 1, self.script.responses.get(place)?))
     }
@@ -76,8 +75,8 @@ impl ScriptedLlm {
         let calls: Vec<ToolCall> =
             (1..).zip(calls).map(|(place, call)| call.to_call(number, place)).collect();
         let usage = usage.unwrap_or_else(|| ScriptedUsage {
-            prompt_tokens: tokens(request_chars(request)),
-            completion_tokens: tokens(text.unwrap_or_default().chars().count() + chars(&calls)),
+            prompt_tokens: estimate_tokens(request_chars(request)),
+            completion_tokens: estimate_tokens(text.unwrap_or_default().chars().count() + chars(&calls)),
         });
         Ok(Completion {
             response: self.response(number, text, calls, usage),
@@ -141,14 +140,14 @@ impl Llm for ScriptedLlm {
         request: &LlmRequest,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let failed = |kind, detail| LlmError { kind, detail, retry_after: None };
+        let error = |kind, detail| LlmError { kind, detail, retry_after: None };
         let entries = self.script.responses.len();
-        let Some((number, entry)) = self.take() else {
-            let detail = format!("all {entries} responses of the script are played");
-            return Err(failed(LlmErrorKind::ScriptEnded, detail));
+        let Some((number, entry)) = self.next_entry() else {
+            let detail = format!("all {entries} responses of the script are used");
+            return Err(error(LlmErrorKind::ScriptEnded, detail));
         };
         self.completion(number, entry, request)
-            .map_err(|kind| failed(kind, format!("response {number} of the script")))
+            .map_err(|kind| error(kind, format!("response {number} of the script")))
     }
 }
 
@@ -156,8 +155,8 @@ fn response_id(number: usize) -> String {
     format!("scripted-{number}")
 }
 
-/// A rough count, as good as any for a model that does not exist.
-fn tokens(chars: usize) -> u64 {
+/// Estimates tokens by the number of characters.
+fn estimate_tokens(chars: usize) -> u64 {
     chars.div_ceil(4) as u64
 }
 

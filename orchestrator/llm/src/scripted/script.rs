@@ -1,4 +1,4 @@
-//! The file of a script: what may stand in it, and where it is wrong.
+//! The format of scripts.
 
 use engine::llm::{LlmErrorKind, ProviderFields, ToolCall};
 use serde::Deserialize;
@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use crate::error_name::ErrorName;
 
-/// A script with everything that may stand in one. It is JSON; fields that it does not know are errors:
+/// A script with all supported fields, as JSON. Unknown fields are errors.
 ///
 /// | field | meaning |
 /// |---|---|
-/// | `model` | the name under which it appears; `scripted` when absent |
+/// | `model` | the name of the model; `scripted` by default |
 /// | `responses` | the entries |
-/// | `responses[].text` | what the model says |
-/// | `responses[].tool_calls` | what it calls: `name`, and `arguments` as an object, or as text to be malformed |
-/// | `responses[].usage` | `prompt_tokens` and `completion_tokens`, if they matter |
-/// | `responses[].error` | instead of an answer: a failure after all retries, as in `rate_limited` |
+/// | `responses[].text` | the text of the response |
+/// | `responses[].tool_calls` | the tool calls: `name`, and `arguments` as an object, or as a text that may be malformed |
+/// | `responses[].usage` | `prompt_tokens` and `completion_tokens`; estimated by default |
+/// | `responses[].error` | an error after all retries instead of a response, such as `rate_limited` |
 pub const SCRIPT_EXAMPLE: &str = r#"{
   "model": "scripted-demo",
   "responses": [
@@ -30,9 +30,9 @@ pub const SCRIPT_EXAMPLE: &str = r#"{
   ]
 }"#;
 
-/// What of a script cannot be read; says the line and column.
+/// An error of a script. Its source has the line and column.
 #[derive(Debug, thiserror::Error)]
-#[error("reading a script of model responses")]
+#[error("cannot read the script of model responses")]
 pub struct ScriptError(#[from] serde_json::Error);
 
 #[derive(Debug, Deserialize)]
@@ -44,16 +44,16 @@ pub(super) struct Script {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(try_from = "Fields")]
+#[serde(try_from = "EntryFields")]
 pub(super) enum Entry {
     Answer { text: Option<String>, calls: Vec<ScriptedCall>, usage: Option<ScriptedUsage> },
     Error(LlmErrorKind),
 }
 
-/// An entry as it is written. One struct and not an untagged enum, whose errors would not name the field.
+/// The fields of an entry. Not an untagged enum, because its errors would not name the field.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields {
+struct EntryFields {
     text: Option<String>,
     #[serde(default)]
     tool_calls: Vec<ScriptedCall>,
@@ -70,7 +70,7 @@ pub(super) struct ScriptedCall {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "arguments are an object, or a text that stands for one")]
+#[serde(untagged, expecting = "`arguments` must be an object or a text")]
 enum Arguments {
     Object(Map<String, Value>),
     Text(String),
@@ -86,33 +86,33 @@ pub(super) struct ScriptedUsage {
 #[derive(Deserialize)]
 struct ScriptedError(#[serde(with = "ErrorName")] LlmErrorKind);
 
-impl TryFrom<Fields> for Entry {
+impl TryFrom<EntryFields> for Entry {
     type Error = &'static str;
 
-    fn try_from(fields: Fields) -> Result<Self, &'static str> {
-        let Fields { text, tool_calls: calls, usage, error } = fields;
+    fn try_from(fields: EntryFields) -> Result<Self, &'static str> {
+        let EntryFields { text, tool_calls: calls, usage, error } = fields;
         match error {
             None if text.is_none() && calls.is_empty() => {
-                Err("a response has `text`, `tool_calls` or `error`")
+                Err("a response requires `text`, `tool_calls` or `error`")
             }
             None => Ok(Self::Answer { text, calls, usage }),
             Some(ScriptedError(kind)) if text.is_none() && calls.is_empty() && usage.is_none() => {
                 Ok(Self::Error(kind))
             }
-            Some(_) => Err("a response with `error` has nothing else"),
+            Some(_) => Err("a response with `error` cannot have other fields"),
         }
     }
 }
 
 impl ScriptedCall {
-    /// The shape that a call has in an answer.
-    pub(super) fn to_call(&self, number: usize, place: usize) -> ToolCall {
+    /// Converts to a call of response `number`.
+    pub(super) fn to_call(&self, number: usize, position: usize) -> ToolCall {
         let arguments = match &self.arguments {
             Arguments::Object(map) => Value::Object(map.clone()).to_string(),
             Arguments::Text(text) => text.clone(),
         };
         ToolCall {
-            id: format!("call-{number}-{place}"),
+            id: format!("call-{number}-{position}"),
             name: self.name.clone(),
             arguments,
             provider_fields: ProviderFields::default(),

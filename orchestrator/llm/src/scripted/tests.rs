@@ -9,13 +9,13 @@ async fn next(llm: &ScriptedLlm) -> Result<Completion, LlmErrorKind> {
     llm.complete(&request, &|_| ()).await.map_err(|error| error.kind)
 }
 
-fn problem(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     let error = ScriptedLlm::from_json(text).unwrap_err();
     std::error::Error::source(&error).unwrap().to_string()
 }
 
 #[tokio::test]
-async fn the_example_plays_in_order() {
+async fn entries_of_the_example_are_returned_in_order() {
     let llm = script(SCRIPT_EXAMPLE);
     assert_eq!(llm.model(), "scripted-demo");
 
@@ -37,7 +37,7 @@ async fn the_example_plays_in_order() {
 }
 
 #[tokio::test]
-async fn an_answer_has_v0s_shape() {
+async fn response_is_stored_in_v0s_format() {
     let completion = next(&script(r#"{ "responses": [{ "text": "Hello." }] }"#)).await.unwrap();
     assert_eq!(
         completion.response.to_stored(),
@@ -54,42 +54,42 @@ async fn an_answer_has_v0s_shape() {
 }
 
 #[tokio::test]
-async fn a_resumed_conversation_goes_on_where_it_was() {
-    for (answers, expected) in [
+async fn resumed_conversation_continues_with_the_next_response() {
+    for (responses, expected) in [
         (0, Ok("scripted-1".to_owned())),
         (1, Err(LlmErrorKind::RateLimited)),
         (2, Ok("scripted-4".to_owned())),
         (3, Err(LlmErrorKind::ScriptEnded)),
         (9, Err(LlmErrorKind::ScriptEnded)),
     ] {
-        let llm = script(SCRIPT_EXAMPLE).starting_at(answers);
+        let llm = script(SCRIPT_EXAMPLE).resuming_after(responses);
         let id = next(&llm).await.map(|completion| completion.response.id);
-        assert_eq!(id, expected, "after {answers}");
+        assert_eq!(id, expected, "after {responses}");
     }
 }
 
 #[test]
-fn a_typo_is_found_at_its_place() {
+fn error_of_a_script_has_its_line_and_column() {
     for (text, expected) in [
         (
             "{\"responses\": [\n{ \"txt\": 1 }]}",
             "unknown field `txt`, expected one of `text`, `tool_calls`, `usage`, `error` at line 2 column 7",
         ),
-        ("{\"responses\": [\n{}]}", "a response has `text`, `tool_calls` or `error` at line 2 column 3"),
+        ("{\"responses\": [\n{}]}", "a response requires `text`, `tool_calls` or `error` at line 2 column 3"),
         (
             "{\"responses\": [\n{ \"error\": \"timeout\", \"text\": \"\" }]}",
-            "a response with `error` has nothing else at line 2 column 35",
+            "a response with `error` cannot have other fields at line 2 column 35",
         ),
         (
             "{\"responses\": [{ \"tool_calls\": [{ \"name\": \"x\", \"arguments\": 7 }] }]}",
-            "arguments are an object, or a text that stands for one at line 1 column 63",
+            "`arguments` must be an object or a text at line 1 column 63",
         ),
         (
             "{ \"models\": \"x\" }",
             "unknown field `models`, expected `model` or `responses` at line 1 column 10",
         ),
     ] {
-        assert_eq!(problem(text), expected);
+        assert_eq!(parse_error(text), expected);
     }
-    assert!(problem(r#"{ "responses": [{ "error": "slow" }] }"#).starts_with("unknown variant `slow`"));
+    assert!(parse_error(r#"{ "responses": [{ "error": "slow" }] }"#).starts_with("unknown variant `slow`"));
 }

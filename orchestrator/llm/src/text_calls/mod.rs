@@ -1,9 +1,8 @@
-//! Tool calls for models that cannot make them: written in the text, both ways.
+//! Emulates tool calls for models without them.
 //!
-//! An [`Llm`] around an [`Llm`] that knows no tools. The tools are described in the system prompt; calls are found in the
-//! answer's text, in V0's format; earlier calls and their results are told as text. A call that is not well formed becomes
-//! a call whose arguments are what was written: the agent says that they do not parse, and here the format is told again
-//! beside that.
+//! An [`Llm`] around an [`Llm`] without tools. The system prompt describes the tools. Calls are parsed from the text of the
+//! response, in V0's format; earlier calls and their results are sent as text. A malformed call becomes a call whose arguments
+//! are its text: the agent reports that they are invalid, and this module repeats the description of the format.
 
 mod format;
 mod prompt;
@@ -19,9 +18,9 @@ use engine::llm::{
     ModelResponse, ProviderFields, Tool, ToolCall,
 };
 
-pub(crate) use format::STOP;
+pub(crate) use format::CALL_END;
 
-/// A model that makes its calls in its text.
+/// A model with emulated tool calls.
 pub(crate) struct TextCallsLlm {
     inner: Arc<dyn Llm>,
 }
@@ -38,7 +37,7 @@ impl Llm for TextCallsLlm {
         self.inner.model()
     }
 
-    /// The tools are told in other words, and what holds calls and results in the text is short beside them.
+    /// Allows for the text around tools, calls and results, which is shorter than these.
     fn max_cost(&self, request_tokens: u64) -> f64 {
         self.inner.max_cost(request_tokens.saturating_mul(2))
     }
@@ -48,57 +47,60 @@ impl Llm for TextCallsLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let mut completion = self.inner.complete(&told(request), on_progress).await?;
+        let mut completion = self.inner.complete(&without_tools(request), on_progress).await?;
         if !request.tools.is_empty() {
-            find_calls(&mut completion.response, &request.tools);
+            parse_calls(&mut completion.response, &request.tools);
         }
         Ok(completion)
     }
 }
 
-/// The request without tools: all that it says of them is text.
-fn told(request: &LlmRequest) -> LlmRequest {
+/// Converts a request to one without tools, which are described in the text.
+fn without_tools(request: &LlmRequest) -> LlmRequest {
     let mut messages: Vec<ChatMessage> = Vec::new();
     let mut malformed = HashSet::new();
-    // Goes into the first system prompt.
-    let mut described = (!request.tools.is_empty()).then(|| prompt::of(&request.tools));
+    // Appended to the first system prompt.
+    let mut description = (!request.tools.is_empty()).then(|| prompt::describe_tools(&request.tools));
     if !request.messages.iter().any(|message| matches!(message, ChatMessage::System(_))) {
-        messages.extend(described.take().map(ChatMessage::System));
+        messages.extend(description.take().map(ChatMessage::System));
     }
     for message in &request.messages {
         match message {
             ChatMessage::System(text) => {
-                let parts: Vec<String> = std::iter::once(text.clone()).chain(described.take()).collect();
+                let parts: Vec<String> = std::iter::once(text.clone()).chain(description.take()).collect();
                 messages.push(ChatMessage::System(parts.join("\n\n")));
             }
-            ChatMessage::User(parts) => say(&mut messages, parts.clone()),
+            ChatMessage::User(parts) => push_user_parts(&mut messages, parts.clone()),
             ChatMessage::Assistant(message) => {
-                let broken =
-                    message.tool_calls.iter().filter(|call| format::object(&call.arguments).is_none());
-                malformed.extend(broken.map(|call| call.id.clone()));
-                messages.push(ChatMessage::Assistant(written(message, &request.tools)));
+                let invalid =
+                    message.tool_calls.iter().filter(|call| format::parse_object(&call.arguments).is_none());
+                malformed.extend(invalid.map(|call| call.id.clone()));
+                messages.push(ChatMessage::Assistant(with_calls_as_text(message, &request.tools)));
             }
             ChatMessage::ToolResult { call_id, name, parts } => {
                 let heading = MessagePart::Text(format!("Result of {name}:"));
                 let reminder =
                     malformed.contains(call_id).then(|| MessagePart::Text(prompt::FORMAT.to_owned()));
-                say(&mut messages, std::iter::once(heading).chain(parts.clone()).chain(reminder).collect());
+                push_user_parts(
+                    &mut messages,
+                    std::iter::once(heading).chain(parts.clone()).chain(reminder).collect(),
+                );
             }
         }
     }
     LlmRequest { messages, tools: Vec::new() }
 }
 
-/// What follows each other without a word of the model's is one turn: many of these models know no other way.
-fn say(messages: &mut Vec<ChatMessage>, parts: Vec<MessagePart>) {
+/// Appends to the user's message if it is the last one: many of these models require alternating roles.
+fn push_user_parts(messages: &mut Vec<ChatMessage>, parts: Vec<MessagePart>) {
     match messages.last_mut() {
-        Some(ChatMessage::User(said)) => said.extend(parts),
+        Some(ChatMessage::User(last)) => last.extend(parts),
         _ => messages.push(ChatMessage::User(parts)),
     }
 }
 
-/// The model's turn with its calls in the text.
-fn written(message: &AssistantMessage, tools: &[Tool]) -> AssistantMessage {
+/// Returns a message of the model with its calls as text.
+fn with_calls_as_text(message: &AssistantMessage, tools: &[Tool]) -> AssistantMessage {
     let text = (!message.text.is_empty()).then(|| message.text.clone());
     let calls = message.tool_calls.iter().map(|call| format::write(call, tools));
     let parts: Vec<String> = text.into_iter().chain(calls).collect();
@@ -109,7 +111,7 @@ fn written(message: &AssistantMessage, tools: &[Tool]) -> AssistantMessage {
     }
 }
 
-fn find_calls(response: &mut ModelResponse, tools: &[Tool]) {
+fn parse_calls(response: &mut ModelResponse, tools: &[Tool]) {
     let (text, calls) = format::read(&response.message.text, tools);
     if calls.is_empty() {
         return;

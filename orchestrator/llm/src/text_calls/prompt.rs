@@ -1,9 +1,9 @@
-//! What a model is told of its tools.
+//! The description of tools in the system prompt.
 
 use engine::llm::Tool;
 use serde_json::Value;
 
-/// How a call is written.
+/// Description of the format of calls.
 pub(super) const FORMAT: &str = "\
 A tool is called by ending your message with a call in this form, and nothing after it:
 
@@ -21,8 +21,8 @@ Make one call in a message. Values that are text stand there as they are, withou
 and objects as JSON. If a value has to hold </parameter or </function, write &lt;/parameter or &lt;/function there. The \
 result comes in the next message; never write it yourself.";
 
-/// The format and the tools.
-pub(super) fn of(tools: &[Tool]) -> String {
+/// Describes the format and the tools.
+pub(super) fn describe_tools(tools: &[Tool]) -> String {
     let tools: Vec<String> = tools.iter().map(describe).collect();
     format!("# Tools\n\n{FORMAT}\n\nThese are the tools:\n\n{}", tools.join("\n\n"))
 }

@@ -31,14 +31,14 @@ fn one(arguments: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_call_is_written_and_read_in_v0s_format() {
+fn call_is_written_and_parsed_in_v0s_format() {
     let text = "<function=say>\n<parameter=number>\n7\n</parameter>\n<parameter=text>\nhi\nthere\n</parameter>\n</function>";
     assert_eq!(format::write(&call(r#"{"text":"hi\nthere","number":7}"#), &tools()), text);
     assert_eq!(read(text), (String::new(), one(&json!({ "number": 7, "text": "hi\nthere" }))));
 }
 
 #[test]
-fn calls_are_read_as_models_write_them() {
+fn variants_of_the_format_are_parsed() {
     let hi = || one(&json!({ "text": "hi" }));
     for text in [
         "<function=say><parameter=text>hi</parameter></function>",
@@ -62,7 +62,7 @@ fn numbers_are_json_and_text_stays_text() {
 }
 
 #[test]
-fn a_malformed_call_is_a_call_with_what_was_written() {
+fn malformed_call_has_its_text_as_arguments() {
     for (text, arguments) in [
         ("<function=say>\nhi\n</function>", "hi"),
         ("<function=say><parameter=text>cut off by &lt;/function", "<parameter=text>cut off by </function"),
@@ -74,24 +74,24 @@ fn a_malformed_call_is_a_call_with_what_was_written() {
         ("<function=say><parameter=words>hi</parameter></function>", "<parameter=words>hi</parameter>"),
     ] {
         assert_eq!(read(text).1, [("say".to_owned(), arguments.to_owned())], "{text}");
-        assert_eq!(format::object(arguments), None);
+        assert_eq!(format::parse_object(arguments), None);
     }
     assert_eq!(read("<function=say").1, [("say".to_owned(), "<function=say".to_owned())]);
 }
 
 #[test]
-fn an_end_tag_that_the_stop_sequence_cut_is_no_argument() {
+fn cut_end_tag_is_not_an_argument() {
     for end in ["", "<", "</", "</ ", "</f", "</functio", "\n</"] {
         let text = format!("<function=say>\n<parameter=text>hi</parameter>\n{end}");
         assert_eq!(read(&text), (String::new(), one(&json!({ "text": "hi" }))), "{text}");
     }
-    // The end of a value is not the end of a call.
+    // A cut end tag of a value is no end of the call.
     let cut = "<function=say><parameter=text>hi</";
     assert_eq!(read(cut).1, [("say".to_owned(), "<parameter=text>hi".to_owned())]);
 }
 
 #[test]
-fn an_equals_sign_ends_the_name_of_a_known_parameter() {
+fn equals_sign_ends_the_name_of_a_known_parameter() {
     for (text, arguments) in [
         ("<parameter=text=hi</parameter>", json!({ "text": "hi" })),
         ("<parameter=text=all > done</parameter>\n", json!({ "text": "all > done" })),
@@ -106,14 +106,14 @@ fn an_equals_sign_ends_the_name_of_a_known_parameter() {
     assert_eq!(read(cut).1, [("say".to_owned(), "<parameter=text=all > done".to_owned())]);
 }
 
-/// Keeps the last request.
-struct Listening {
+/// Records the last request.
+struct RequestRecorder {
     inner: ScriptedLlm,
-    heard: Mutex<LlmRequest>,
+    request: Mutex<LlmRequest>,
 }
 
 #[async_trait]
-impl Llm for Listening {
+impl Llm for RequestRecorder {
     fn model(&self) -> &str {
         self.inner.model()
     }
@@ -127,37 +127,39 @@ impl Llm for Listening {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        *self.heard.lock().unwrap() = request.clone();
+        *self.request.lock().unwrap() = request.clone();
         self.inner.complete(request, on_progress).await
     }
 }
 
-/// What the model heard, and what it said, when it says `text`.
+/// Returns the request of the inner model and the converted response when that model returns `text`.
 async fn ask(messages: Vec<ChatMessage>, text: &str) -> (LlmRequest, ModelResponse) {
     let script = json!({ "responses": [{ "text": text }] }).to_string();
-    let inner =
-        Arc::new(Listening { inner: ScriptedLlm::from_json(&script).unwrap(), heard: Mutex::default() });
+    let inner = Arc::new(RequestRecorder {
+        inner: ScriptedLlm::from_json(&script).unwrap(),
+        request: Mutex::default(),
+    });
     let llm = TextCallsLlm::new(Arc::clone(&inner) as Arc<dyn Llm>);
     let request = LlmRequest { messages, tools: tools() };
     let response = llm.complete(&request, &|_| ()).await.unwrap().response;
-    (inner.heard.lock().unwrap().clone(), response)
+    (inner.request.lock().unwrap().clone(), response)
 }
 
 fn text(text: &str) -> MessagePart {
     MessagePart::Text(text.into())
 }
 
-fn is_a_user_who_says(message: &ChatMessage, said: &[&str]) -> bool {
-    matches!(message, ChatMessage::User(parts) if *parts == said.iter().map(|said| text(said)).collect::<Vec<_>>())
+fn is_user_message(message: &ChatMessage, texts: &[&str]) -> bool {
+    matches!(message, ChatMessage::User(parts) if *parts == texts.iter().map(|part| text(part)).collect::<Vec<_>>())
 }
 
 #[tokio::test]
-async fn a_model_hears_of_tools_and_its_text_becomes_calls() {
+async fn tools_are_described_and_text_becomes_calls() {
     let messages = vec![ChatMessage::System("be good".into()), ChatMessage::User(vec![text("go")])];
-    let (heard, response) =
+    let (request, response) =
         ask(messages, "I say it.\n<function=say>\n<parameter=text>hi</parameter>\n").await;
-    assert_eq!(heard.tools, []);
-    let ChatMessage::System(system) = &heard.messages[0] else { panic!("{heard:?}") };
+    assert_eq!(request.tools, []);
+    let ChatMessage::System(system) = &request.messages[0] else { panic!("{request:?}") };
     for part in [
         "be good\n\n# Tools",
         "## say\nSays it.",
@@ -166,14 +168,14 @@ async fn a_model_hears_of_tools_and_its_text_becomes_calls() {
         assert!(system.contains(part), "{part} in {system}");
     }
     assert_eq!(response.message.text, "I say it.");
-    let made = ToolCall { id: "scripted-1-call-1".into(), ..call(r#"{"text":"hi"}"#) };
-    assert_eq!(response.message.tool_calls, [made]);
+    let expected = ToolCall { id: "scripted-1-call-1".into(), ..call(r#"{"text":"hi"}"#) };
+    assert_eq!(response.message.tool_calls, [expected]);
     assert_eq!(response.finish_reason, "tool_calls");
 }
 
 #[tokio::test]
-async fn calls_are_text_and_format_is_shown_when_one_is_malformed() {
-    let said = |id: &str, arguments: &str| {
+async fn calls_are_sent_as_text_and_format_is_repeated_if_malformed() {
+    let assistant = |id: &str, arguments: &str| {
         let call = ToolCall { id: id.into(), ..call(arguments) };
         let tool_calls = vec![call];
         ChatMessage::Assistant(AssistantMessage { text: "Hm.".into(), tool_calls, ..Default::default() })
@@ -185,8 +187,9 @@ async fn calls_are_text_and_format_is_shown_when_one_is_malformed() {
     };
     let go = ChatMessage::User(vec![text("go")]);
     let and = ChatMessage::User(vec![text("and?")]);
-    let messages = vec![go, said("a", r#"{"text":"x"}"#), result("a"), and, said("b", "not"), result("b")];
-    let (heard, response) = ask(messages, "Done.").await;
+    let messages =
+        vec![go, assistant("a", r#"{"text":"x"}"#), result("a"), and, assistant("b", "not"), result("b")];
+    let (request, response) = ask(messages, "Done.").await;
     let [
         ChatMessage::System(_),
         _,
@@ -194,20 +197,20 @@ async fn calls_are_text_and_format_is_shown_when_one_is_malformed() {
         ChatMessage::User(second),
         _,
         ChatMessage::User(last),
-    ] = heard.messages.as_slice()
+    ] = request.messages.as_slice()
     else {
-        panic!("{heard:?}")
+        panic!("{request:?}")
     };
     let written = "Hm.\n\n<function=say>\n<parameter=text>\nx\n</parameter>\n</function>";
     assert_eq!((first.text.as_str(), first.tool_calls.len()), (written, 0));
     let image = MessagePart::Image("data:x".into());
     assert_eq!(*second, [text("Result of say:"), text("done"), image.clone(), text("and?")]);
     assert_eq!(*last, [text("Result of say:"), text("done"), image, text(prompt::FORMAT)]);
-    assert!(is_a_user_who_says(&heard.messages[1], &["go"]));
+    assert!(is_user_message(&request.messages[1], &["go"]));
     assert_eq!((response.message.text.as_str(), response.message.tool_calls.len()), ("Done.", 0));
 }
 
-/// What is special here, and what is not.
+/// Special and ordinary parts of a text.
 const PIECES: [&str; 18] = [
     "<",
     "&",
@@ -229,8 +232,8 @@ const PIECES: [&str; 18] = [
     "ü",
 ];
 
-/// Texts that are made of that.
-fn tricky() -> impl Strategy<Value = String> {
+/// Generates texts of special and ordinary parts.
+fn special_text() -> impl Strategy<Value = String> {
     proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..12).prop_map(|pieces| pieces.concat())
 }
 
@@ -239,7 +242,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        tricky().prop_map(Value::from),
+        special_text().prop_map(Value::from),
         any::<String>().prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 16, 4, |inner| {
@@ -253,23 +256,23 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_arguments_come_back(
-        text in prop_oneof![tricky(), any::<String>()],
+    fn any_arguments_are_parsed_as_written(
+        text in prop_oneof![special_text(), any::<String>()],
         others in proptest::collection::btree_map("[a-z_]{5,9}", any_value(), 0..4),
     ) {
         let mut arguments: Map<String, Value> = others.into_iter().collect();
         arguments.insert("text".into(), text.into());
         let arguments = Value::Object(arguments);
         let written = format::write(&call(&arguments.to_string()), &tools());
-        let (said, calls) = read(&format!("So.\n\n{written}"));
-        prop_assert_eq!(said, "So.");
+        let (outside, calls) = read(&format!("So.\n\n{written}"));
+        prop_assert_eq!(outside, "So.");
         prop_assert_eq!(calls.len(), 1);
-        prop_assert_eq!(format::object(&calls[0].1), arguments.as_object().cloned());
+        prop_assert_eq!(format::parse_object(&calls[0].1), arguments.as_object().cloned());
     }
 
     #[test]
-    fn any_text_is_read(text in prop_oneof![tricky(), any::<String>()]) {
-        let (said, calls) = read(&text);
-        prop_assert!(said.len() + calls.len() <= text.len());
+    fn any_text_is_parsed(text in prop_oneof![special_text(), any::<String>()]) {
+        let (outside, calls) = read(&text);
+        prop_assert!(outside.len() + calls.len() <= text.len());
     }
 }

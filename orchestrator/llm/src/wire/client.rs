@@ -1,12 +1,12 @@
-//! The HTTP client: our TLS, no redirects.
+//! The HTTP client.
 
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
 use crate::config::{ConfigError, Timeouts};
 
-/// No redirects: one would turn the request into another, and carry the key elsewhere.
-pub(crate) fn client(url: &Url, timeouts: &Timeouts) -> Result<Client, ConfigError> {
+/// Creates a client that follows no redirects, because one could send the key to another host.
+pub(crate) fn new_client(url: &Url, timeouts: &Timeouts) -> Result<Client, ConfigError> {
     let tls =
         tls::http_client(url.scheme()).map_err(|error| ConfigError::Client { source: Box::new(error) })?;
     Client::builder()

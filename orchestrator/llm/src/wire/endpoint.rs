@@ -1,4 +1,4 @@
-//! Where requests go and with which headers. The key is in them, marked as not to be printed.
+//! The URL and headers of requests. The header with the key is marked as sensitive.
 
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -8,18 +8,18 @@ use serde_json::Value;
 use crate::config::{ConfigError, LlmConfig};
 use crate::secrets::Secrets;
 
-/// Where a provider's own API is.
+/// The API of a provider.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Api {
-    /// Where it begins.
+    /// The provider's own base URL.
     pub(crate) base: &'static str,
-    /// What is added to that, and to a configured base URL.
+    /// The path below the provider's or the configured base URL.
     pub(crate) path: &'static str,
-    /// The header that holds the key, and what stands before the key in it.
+    /// The header with the key, and the prefix of its value.
     pub(crate) key: (&'static str, &'static str),
 }
 
-/// Of one provider.
+/// The URL, headers and secrets of a provider.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     pub(crate) url: Url,
@@ -28,63 +28,63 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// `own_headers` are the wire's; what is configured wins over them.
+    /// Creates an endpoint. Configured headers override those of the wire.
     pub(crate) fn new(
         config: &LlmConfig,
         api: &Api,
-        own_headers: &[(&'static str, &'static str)],
+        wire_headers: &[(&'static str, &'static str)],
     ) -> Result<Self, ConfigError> {
-        let headers = own_headers
+        let headers = wire_headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let mut endpoint =
-            Self { url: url(config, api)?, headers: headers.collect(), secrets: Secrets::default() };
+            Self { url: build_url(config, api)?, headers: headers.collect(), secrets: Secrets::default() };
         if let Some(key) = &config.api_key {
             let (name, scheme) = api.key;
-            endpoint.key(name, &SecretString::from(format!("{scheme}{}", key.expose_secret())))?;
+            endpoint.add_key(name, &SecretString::from(format!("{scheme}{}", key.expose_secret())))?;
             endpoint.secrets.add(key);
         }
         for (name, value) in &config.headers {
-            endpoint.named_header(name, value)?;
+            endpoint.add_named_header(name, value)?;
         }
-        endpoint.extra_headers(config)?;
+        endpoint.add_extra_headers(config)?;
         Ok(endpoint)
     }
 
-    /// Host and port.
+    /// Returns host and port.
     pub(crate) fn address(&self) -> String {
         let port = self.url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
         format!("{}{port}", self.url.host_str().unwrap_or_default())
     }
 
-    /// The key, in a header.
-    pub(crate) fn key(&mut self, name: &'static str, value: &SecretString) -> Result<(), ConfigError> {
-        self.header(HeaderName::from_static(name), value, "`api_key`")
+    /// Adds a header with the key.
+    pub(crate) fn add_key(&mut self, name: &'static str, value: &SecretString) -> Result<(), ConfigError> {
+        self.add_header(HeaderName::from_static(name), value, "`api_key`")
     }
 
-    fn extra_headers(&mut self, config: &LlmConfig) -> Result<(), ConfigError> {
-        let wrong = |problem| ConfigError::CompletionKwargs { key: "extra_headers".into(), problem };
+    fn add_extra_headers(&mut self, config: &LlmConfig) -> Result<(), ConfigError> {
+        let invalid = |problem| ConfigError::CompletionKwargs { key: "extra_headers".into(), problem };
         let headers = match config.completion_kwargs.get("extra_headers") {
             None => return Ok(()),
-            Some(headers) => headers.as_object().ok_or_else(|| wrong("is not an object"))?,
+            Some(headers) => headers.as_object().ok_or_else(|| invalid("is not an object"))?,
         };
         for (name, value) in headers {
             let Value::String(value) = value else {
-                return Err(wrong("has a value that is not text"));
+                return Err(invalid("has a value that is not text"));
             };
-            self.named_header(name, &value.as_str().into())?;
+            self.add_named_header(name, &value.as_str().into())?;
         }
         Ok(())
     }
 
-    fn named_header(&mut self, name: &str, value: &SecretString) -> Result<(), ConfigError> {
+    fn add_named_header(&mut self, name: &str, value: &SecretString) -> Result<(), ConfigError> {
         let parsed: HeaderName = name.parse().map_err(|_| ConfigError::Header(format!("`{name}`")))?;
-        self.header(parsed, value, &format!("the value of `{name}`"))?;
+        self.add_header(parsed, value, &format!("the value of `{name}`"))?;
         self.secrets.add(value);
         Ok(())
     }
 
-    fn header(&mut self, name: HeaderName, value: &SecretString, what: &str) -> Result<(), ConfigError> {
+    fn add_header(&mut self, name: HeaderName, value: &SecretString, what: &str) -> Result<(), ConfigError> {
         let mut value: HeaderValue =
             value.expose_secret().parse().map_err(|_| ConfigError::Header(what.to_owned()))?;
         value.set_sensitive(true);
@@ -93,25 +93,26 @@ impl Endpoint {
     }
 }
 
-/// `base_url` as it is given, and the path; whoever gave a part of the path or the whole meant it.
-fn url(config: &LlmConfig, api: &Api) -> Result<Url, ConfigError> {
-    let base = config.own_base_url().unwrap_or(api.base);
+/// Appends the path to the base URL, except for a part of the path that the base URL already has.
+fn build_url(config: &LlmConfig, api: &Api) -> Result<Url, ConfigError> {
+    let base = config.configured_base_url().unwrap_or(api.base);
     let mut url: Url = base.parse().map_err(|error| ConfigError::BaseUrl { source: Box::new(error) })?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(ConfigError::BaseUrlUnusable("does not begin with http:// or https://"));
+        return Err(ConfigError::BaseUrlUnusable("does not start with http:// or https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(ConfigError::BaseUrlUnusable("holds a name or password: it would be printed"));
+        return Err(ConfigError::BaseUrlUnusable("has a user name or password, which would be logged"));
     }
-    let path = joined(url.path().trim_end_matches('/'), api.path);
+    let path = join(url.path().trim_end_matches('/'), api.path);
     url.set_path(&path);
     Ok(url)
 }
 
-/// Steps of the path that end the base already are not added again.
-fn joined(base: &str, path: &str) -> String {
-    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
-    let common = ends.filter(|end| base.ends_with(&format!("/{}", &path[..*end]))).max().unwrap_or_default();
+/// Joins two paths, without repeating segments of `path` that end `base`.
+fn join(base: &str, path: &str) -> String {
+    let segment_ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+    let common =
+        segment_ends.filter(|end| base.ends_with(&format!("/{}", &path[..*end]))).max().unwrap_or_default();
     format!("{base}/{}", path[common..].trim_start_matches('/')).trim_end_matches('/').to_owned()
 }
 
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_url_is_used_as_given() {
+    fn path_is_appended_to_the_base_url() {
         for (base, url) in [
             ("", "https://api.openai.com/v1/chat/completions"),
             ("http://localhost:4000", "http://localhost:4000/chat/completions"),
@@ -149,10 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn a_base_url_that_cannot_be_used_says_why() {
+    fn unsupported_base_url_is_an_error() {
         for (base, error) in [
-            ("localhost:4000", "`base_url` does not begin with http:// or https://"),
-            ("http://me:pass@h/", "`base_url` holds a name or password: it would be printed"),
+            ("localhost:4000", "`base_url` does not start with http:// or https://"),
+            ("http://me:pass@h/", "`base_url` has a user name or password, which would be logged"),
             ("not a url", "`base_url` is not a URL"),
         ] {
             let result = endpoint(|config| config.base_url = Some(base.into()));
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_several_steps_is_not_doubled() {
+    fn common_segments_of_a_path_are_not_repeated() {
         for (base, path) in [
             ("", "/v1/messages"),
             ("/v1", "/v1/messages"),
@@ -169,12 +170,12 @@ mod tests {
             ("/anthropic", "/anthropic/v1/messages"),
             ("/av1", "/av1/v1/messages"),
         ] {
-            assert_eq!(joined(base, "v1/messages"), path, "{base}");
+            assert_eq!(join(base, "v1/messages"), path, "{base}");
         }
     }
 
     #[test]
-    fn an_address_is_host_and_port() {
+    fn address_is_host_and_port() {
         for (base, address) in [
             ("https://h/v1?key=k", "h:443"),
             ("http://127.0.0.1:8080", "127.0.0.1:8080"),
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_from_all_places_and_never_print() {
+    fn headers_of_all_sources_are_sent_and_not_printed() {
         let endpoint = endpoint(|config| {
             config.api_key = Some("sk-1234567".into());
             config.headers = [("X-Team".into(), "team-of-seven".into())].into();
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_header_is_not_told() {
+    fn error_of_an_invalid_header_omits_its_value() {
         let error = endpoint(|config| config.api_key = Some("sk-\n".into())).unwrap_err();
         assert_eq!(error.to_string(), "`api_key` cannot be sent as an HTTP header");
     }

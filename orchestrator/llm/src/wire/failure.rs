@@ -1,5 +1,5 @@
-//! From whatever went wrong to the engine's error. The only place where a text becomes an error's detail, so that no
-//! key gets into one.
+//! Converts failures of a request to the engine's errors. Only this module creates an error's detail, so that each one is
+//! redacted.
 
 use std::error::Error;
 
@@ -7,23 +7,23 @@ use engine::llm::{LlmError, LlmErrorKind};
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 
-use crate::classify::{Said, classify};
+use crate::classify::{ErrorBody, classify};
 use crate::secrets::Secrets;
 use crate::wire::endpoint::Endpoint;
 
-/// Why a request has no answer.
+/// The failure of a request.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: LlmError,
-    /// The optional parameter that the provider refuses by its name.
+    /// The name of the optional parameter that the provider refuses.
     pub(crate) refused_parameter: Option<String>,
 }
 
-/// Makes failures of one endpoint.
+/// Creates the failures of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Failures {
     secrets: Secrets,
-    /// Host and port, for people who wonder where it went; nothing else of the URL, which may hold keys.
+    /// Host and port. The rest of the URL may hold keys.
     address: String,
 }
 
@@ -32,22 +32,23 @@ impl Failures {
         Self { secrets: endpoint.secrets.clone(), address: endpoint.address() }
     }
 
-    pub(crate) fn of(&self, kind: LlmErrorKind, text: &str) -> Failure {
+    pub(crate) fn new_failure(&self, kind: LlmErrorKind, text: &str) -> Failure {
         let detail = self.secrets.detail(text);
         Failure { error: LlmError { kind, detail, retry_after: None }, refused_parameter: None }
     }
 
-    /// The provider said no.
-    pub(crate) fn refused(&self, status: u16, headers: &HeaderMap, said: Said) -> Failure {
-        let classified = classify(status, headers, said, Timestamp::now());
-        let mut failure = self.of(classified.kind, &format!("status {status}: {}", classified.message));
+    /// Converts an error response.
+    pub(crate) fn from_error_response(&self, status: u16, headers: &HeaderMap, body: ErrorBody) -> Failure {
+        let classified = classify(status, headers, body, Timestamp::now());
+        let mut failure =
+            self.new_failure(classified.kind, &format!("status {status}: {}", classified.message));
         failure.error.retry_after = classified.retry_after;
         failure.refused_parameter = classified.refused_parameter;
         failure
     }
 
-    /// No answer began.
-    pub(crate) fn unsent(&self, error: reqwest::Error) -> Failure {
+    /// Converts an error of sending the request.
+    pub(crate) fn from_send_error(&self, error: reqwest::Error) -> Failure {
         let kind = if error.is_builder() {
             LlmErrorKind::BadRequest
         } else if error.is_timeout() && !error.is_connect() {
@@ -55,17 +56,17 @@ impl Failures {
         } else {
             LlmErrorKind::Connection
         };
-        self.of(kind, &format!("{}: {}", self.address, root(&error.without_url())))
+        self.new_failure(kind, &format!("{}: {}", self.address, root_cause(&error.without_url())))
     }
 
-    /// An answer began and broke off.
-    pub(crate) fn cut(&self, error: reqwest::Error) -> Failure {
-        self.of(LlmErrorKind::StreamCut, &root(&error.without_url()))
+    /// Converts an error of receiving the body.
+    pub(crate) fn from_stream_error(&self, error: reqwest::Error) -> Failure {
+        self.new_failure(LlmErrorKind::StreamCut, &root_cause(&error.without_url()))
     }
 }
 
-/// What began it: the errors around it only say that there was one.
-fn root(error: &dyn Error) -> String {
+/// Returns the root cause. The errors around it add nothing.
+fn root_cause(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(cause) = error.source() {
         error = cause;

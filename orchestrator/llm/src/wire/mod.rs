@@ -1,20 +1,20 @@
-//! What all wires share: one call to a provider, from the engine's request to a whole answer with its price.
+//! A call to a provider, independent of its wire format.
 //!
-//! Encode the request, exchange it for a whole answer (streamed or not), decode that, price it; again if that may help.
-//! Nothing is kept between calls but the connections, the names of parameters that the provider refuses, and how many
-//! tokens it counted. A dropped call closes its stream, which tells the provider to stop.
+//! Encodes the request, sends it, receives the response (streamed or not), decodes it and computes its cost, with retries.
+//! State between calls: the connections, the parameters that the provider refuses, and the ratio of its token counts to the
+//! estimates. Dropping a call closes its stream, which cancels it at the provider.
 
-mod answer;
 pub(crate) mod client;
-pub(crate) mod decode;
+pub(crate) mod decoded;
 pub(crate) mod endpoint;
 mod events;
-mod exchange;
 mod failure;
+mod http_exchange;
 pub(crate) mod merge;
 pub(crate) mod parameters;
-mod pieces;
-mod window;
+mod progress;
+mod response;
+mod token_estimator;
 
 use std::fmt;
 
@@ -26,81 +26,81 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::config::{ConfigError, LlmConfig, Provider};
-use crate::prices::{Prices, Stated};
+use crate::prices::{Prices, ReportedCost};
 use crate::retry::RetryPolicy;
 use crate::{anthropic, openai};
-use decode::{Decoded, Problem};
+use decoded::{DecodeError, Decoded};
 use endpoint::Endpoint;
-use exchange::Exchange;
 use failure::Failure;
+use http_exchange::HttpExchange;
 use parameters::Parameters;
-pub(crate) use pieces::Pieces;
-use window::Window;
+pub(crate) use progress::ProgressBuffer;
+use token_estimator::TokenEstimator;
 
-/// Stands for an image that is not sent.
+/// Replaces an image that is not sent.
 pub(crate) const NO_VISION: &str = "[An image is here, but this model is shown no images.]";
 
-/// A provider's format. Pure.
+/// A wire format of providers. Pure.
 pub(crate) trait Wire: fmt::Debug + Send + Sync {
-    /// The fields of a request that hold what is asked.
+    /// Encodes the messages and tools of a request.
     fn encode(&self, request: &LlmRequest) -> Map<String, Value>;
 
-    /// For the events of one stream.
-    fn fold(&self) -> Box<dyn Fold>;
+    /// Creates the fold of one stream.
+    fn new_fold(&self) -> Box<dyn StreamFold>;
 
-    /// From a whole body to an answer.
-    fn decode(&self, body: Value) -> Result<Decoded, Problem>;
+    /// Decodes a complete body.
+    fn decode(&self, body: Value) -> Result<Decoded, DecodeError>;
 }
 
-/// Folds the events of a stream into the body that the same answer would have had in one piece.
-pub(crate) trait Fold: Send {
-    /// Takes an event, and hands on what of it people may see.
-    fn add(&mut self, event: Value, pieces: &mut Pieces);
+/// Folds the events of a stream into the body of the same response without streaming.
+pub(crate) trait StreamFold: Send {
+    /// Adds an event, and its text to `progress`.
+    fn add(&mut self, event: Value, progress: &mut ProgressBuffer);
 
-    /// The stream said `[DONE]`.
+    /// Handles the stream's `[DONE]`.
     fn end(&mut self);
 
-    /// Whether nothing at all can follow.
+    /// Whether no event can follow.
     fn is_done(&self) -> bool;
 
-    /// Whether nothing but usage can follow.
+    /// Whether only usage can follow.
     fn is_terminal(&self) -> bool;
 
-    /// The whole body; nothing when the stream was cut.
+    /// Returns the complete body. `None` if the stream ended early.
     fn finish(self: Box<Self>) -> Option<Value>;
 }
 
-/// What differs between providers.
+/// The parts of a [`ProviderLlm`] that depend on the provider.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct WireParts {
     pub(crate) wire: Box<dyn Wire>,
     pub(crate) endpoint: Endpoint,
     pub(crate) parameters: Parameters,
-    /// The longest answer that is asked for, in tokens; nothing when that is the provider's to choose.
+    /// Requested maximum length of a response, in tokens. `None` if the provider chooses it.
     pub(crate) max_tokens: Option<u64>,
 }
 
-/// A model behind a provider's wire: Anthropic's messages or OpenAI's chat completions, as the configuration says.
+/// A model of a provider, called in the wire format that the configuration selects.
 #[derive(Debug)]
 pub struct ProviderLlm {
     model: String,
     wire: Box<dyn Wire>,
     parameters: Parameters,
-    exchange: Exchange,
+    exchange: HttpExchange,
     prices: Prices,
     retry: RetryPolicy,
     max_tokens: Option<u64>,
-    window: Window,
+    token_estimator: TokenEstimator,
 }
 
 impl ProviderLlm {
-    /// Checks the configuration; opens no connection.
+    /// Validates the configuration. Opens no connection.
     ///
     /// # Errors
     /// See [`ConfigError`].
     pub fn new(config: &LlmConfig) -> Result<Self, ConfigError> {
-        config.check()?;
-        let Parts { wire, endpoint, parameters, max_tokens } = match config.provider() {
+        config.validate()?;
+        let WireParts { wire, endpoint, parameters, max_tokens } = match config.provider() {
             Provider::OpenAi => openai::parts(config)?,
             Provider::Anthropic => anthropic::parts(config)?,
         };
@@ -108,40 +108,42 @@ impl ProviderLlm {
             model: config.model.clone(),
             wire,
             parameters,
-            exchange: Exchange::new(endpoint, config.timeouts)?,
+            exchange: HttpExchange::new(endpoint, config.timeouts)?,
             prices: Prices::new(config),
             retry: config.retry,
             max_tokens,
-            window: Window::default(),
+            token_estimator: TokenEstimator::default(),
         })
     }
 
-    /// Where requests go.
+    /// Returns the URL of requests.
     pub(crate) fn url(&self) -> &Url {
         self.exchange.url()
     }
 
-    /// Refuses what clearly does not fit, before it is sent.
+    /// Rejects a request that clearly exceeds the context window.
     async fn check_window(&self, request: &LlmRequest) -> Result<(), LlmError> {
-        let Some(room) = self.prices.room(self.max_tokens.unwrap_or_default()).await else { return Ok(()) };
-        let Some(tokens) = self.window.overflow(request, room) else { return Ok(()) };
+        let limit = self.prices.max_request_tokens(self.max_tokens.unwrap_or_default()).await;
+        let Some(limit) = limit else { return Ok(()) };
+        let Some(tokens) = self.token_estimator.overflow(request, limit) else { return Ok(()) };
         let kind = LlmErrorKind::ContextWindowExceeded;
-        let detail = format!("about {tokens} tokens, where {} has room for {room}: not sent", self.model);
+        let detail =
+            format!("not sent: the request has about {tokens} tokens, and {} accepts {limit}", self.model);
         Err(LlmError { kind, detail, retry_after: None })
     }
 
-    /// One try. When the provider refuses an optional parameter by its name, that parameter is left out and the
-    /// request made again at once; this ends, because each round leaves out one more.
+    /// Makes one attempt. If the provider refuses an optional parameter, repeats the request without it. Terminates, because
+    /// each repetition drops one more parameter.
     async fn attempt(
         &self,
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
         loop {
-            match self.ask(request, on_progress).await {
+            match self.send(request, on_progress).await {
                 Ok(completion) => return Ok(completion),
                 Err(Failure { error, refused_parameter }) => {
-                    if !refused_parameter.is_some_and(|name| self.parameters.leave_out(&name)) {
+                    if !refused_parameter.is_some_and(|name| self.parameters.drop_parameter(&name)) {
                         return Err(error);
                     }
                 }
@@ -149,27 +151,27 @@ impl ProviderLlm {
         }
     }
 
-    async fn ask(
+    async fn send(
         &self,
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, Failure> {
         let mut body = self.wire.encode(request);
         self.parameters.add_to(&mut body);
-        let began = Instant::now();
-        let answer = self.exchange.call(&body, self.wire.fold(), on_progress).await?;
-        let latency = began.elapsed();
-        let decoded = self.wire.decode(answer.body).map_err(|problem| self.exchange.problem(problem))?;
-        let stated = Stated { by_proxy: answer.stated_cost, by_provider: decoded.stated_cost };
+        let started = Instant::now();
+        let response = self.exchange.call(&body, self.wire.new_fold(), on_progress).await?;
+        let latency = started.elapsed();
+        let decoded = self.wire.decode(response.body).map_err(|error| self.exchange.decode_failure(error))?;
+        let reported = ReportedCost { by_proxy: response.reported_cost, by_provider: decoded.reported_cost };
         let usage = match decoded.usage {
             Some(usage) => {
-                self.window.counted(request, usage.prompt_tokens);
+                self.token_estimator.record_count(request, usage.prompt_tokens);
                 usage
             }
-            // A budget must hold there too.
-            None => self.window.guess(request, &decoded.response.message),
+            // A budget must hold for providers that do not count tokens, too.
+            None => self.token_estimator.estimate_usage(request, &decoded.response.message),
         };
-        let (usage, cost) = self.prices.settle(usage, stated).await;
+        let (usage, cost) = self.prices.price_call(usage, reported).await;
         let (tokens_in, tokens_out) = (usage.prompt_tokens, usage.completion_tokens);
         tracing::debug!(?latency, tokens_in, tokens_out, cost, "received a response of the model");
         Ok(Completion { response: decoded.response, usage, cost, latency })
@@ -183,7 +185,7 @@ impl Llm for ProviderLlm {
     }
 
     fn max_cost(&self, request_tokens: u64) -> f64 {
-        self.prices.most(request_tokens, self.max_tokens)
+        self.prices.max_cost(request_tokens, self.max_tokens)
     }
 
     async fn complete(

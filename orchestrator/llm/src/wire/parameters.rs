@@ -1,7 +1,7 @@
-//! The fields of a request beside what is asked; some of them optional, when a provider does not know them.
+//! Parameters of a request: its fields other than messages and tools.
 //!
-//! A provider that refuses a parameter names it, and from then on it is sent in another form, or left out. So what the
-//! table of models does not know costs one refused call.
+//! Once a provider has refused an optional parameter, the parameter is sent in another form, or dropped. So an entry that
+//! is missing in the table of models costs one refused request.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -10,19 +10,19 @@ use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, LlmConfig};
 
-/// Forms of one optional parameter; the first that is not refused is sent.
-pub(crate) type Optional = Vec<Form>;
+/// The forms of one optional parameter. The first that is not refused is sent.
+pub(crate) type OptionalParameter = Vec<ParameterForm>;
 
-/// One way to send a parameter.
+/// A form of a parameter.
 #[derive(Debug, Clone)]
-pub(crate) struct Form {
-    /// By which a provider refuses it.
+pub(crate) struct ParameterForm {
+    /// The name with which a provider refuses it.
     name: &'static str,
     fields: Map<String, Value>,
 }
 
-impl Form {
-    /// `fields` is an object; its empty fields are not sent.
+impl ParameterForm {
+    /// Creates a form from an object. Null fields are not sent.
     pub(crate) fn new(name: &'static str, fields: Value) -> Self {
         Self { name, fields: without_nulls(fields) }
     }
@@ -30,32 +30,32 @@ impl Form {
 
 #[derive(Debug)]
 pub(crate) struct Parameters {
-    optional: Vec<Optional>,
+    optional: Vec<OptionalParameter>,
     required: Map<String, Value>,
-    may_leave_out: bool,
-    /// Never held across an await.
+    can_drop: bool,
+    /// Names of refused forms. Never locked across an await.
     refused: Mutex<BTreeSet<String>>,
 }
 
 impl Parameters {
-    /// `asked` are the fields that hold what is asked: to override them would break the call silently.
+    /// Creates the parameters. `reserved` are the fields of messages and tools, which the user cannot override.
     pub(crate) fn new(
         config: &LlmConfig,
-        asked: &[&str],
+        reserved: &[&str],
         mut required: Map<String, Value>,
-        optional: Vec<Optional>,
+        optional: Vec<OptionalParameter>,
     ) -> Result<Self, ConfigError> {
         let extra = extra_fields(config)?;
-        if let Some(name) = asked.iter().find(|name| extra.contains_key(**name)) {
-            return Err(wrong(name, "is the agent's to fill in"));
+        if let Some(name) = reserved.iter().find(|name| extra.contains_key(**name)) {
+            return Err(invalid(name, "is reserved for the agent"));
         }
         required.insert("model".into(), config.wire_model().into());
         required.insert("stream".into(), true.into());
         required.extend(extra);
-        Ok(Self { optional, required, may_leave_out: config.drop_params, refused: Mutex::default() })
+        Ok(Self { optional, required, can_drop: config.drop_params, refused: Mutex::default() })
     }
 
-    /// Adds what is not refused. What the user wrote wins, and is never left out.
+    /// Adds the parameters to a body. The user's override all others, and are never dropped.
     pub(crate) fn add_to(&self, body: &mut Map<String, Value>) {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         for forms in &self.optional {
@@ -65,38 +65,38 @@ impl Parameters {
         }
         body.extend(self.required.clone());
         if body.get("stream") == Some(&Value::Bool(false)) {
-            body.remove("stream_options"); // only allowed beside a stream
+            body.remove("stream_options"); // only allowed for a stream
         }
     }
 
-    /// Notes a refusal; whether the request changes by it.
-    pub(crate) fn leave_out(&self, name: &str) -> bool {
-        let ours = self.optional.iter().flatten().any(|form| form.name == name);
-        if !self.may_leave_out || !ours || self.required.contains_key(name) {
+    /// Records that the provider refuses a parameter. Returns whether the next request differs.
+    pub(crate) fn drop_parameter(&self, name: &str) -> bool {
+        let is_optional = self.optional.iter().flatten().any(|form| form.name == name);
+        if !self.can_drop || !is_optional || self.required.contains_key(name) {
             return false;
         }
-        let newly = self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
-        if newly {
-            tracing::warn!(parameter = name, "the model's provider refuses a parameter: going on without it");
+        let is_new = self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        if is_new {
+            tracing::warn!(parameter = name, "the provider refuses a parameter; continuing without it");
         }
-        newly
+        is_new
     }
 }
 
-/// What of `completion_kwargs` goes into the body.
+/// Returns the fields of `completion_kwargs` that are part of the body.
 pub(crate) fn extra_fields(config: &LlmConfig) -> Result<Map<String, Value>, ConfigError> {
     let mut fields = config.completion_kwargs.clone();
     fields.remove("extra_headers");
     if let Some(extra) = fields.remove("extra_body") {
         let Value::Object(extra) = extra else {
-            return Err(wrong("extra_body", "is not an object"));
+            return Err(invalid("extra_body", "is not an object"));
         };
         fields.extend(extra);
     }
     Ok(fields)
 }
 
-fn wrong(key: &str, problem: &'static str) -> ConfigError {
+fn invalid(key: &str, problem: &'static str) -> ConfigError {
     ConfigError::CompletionKwargs { key: key.to_owned(), problem }
 }
 

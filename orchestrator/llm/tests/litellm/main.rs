@@ -1,6 +1,6 @@
-//! Both wires against the LiteLLM proxy: answers, usage, costs, and what its errors are to us.
+//! Both wires with the LiteLLM proxy: responses, usage, costs and errors.
 //!
-//! Its models are mocks of its own: nothing leaves this machine.
+//! The proxy's models are its own mocks, so no request leaves this machine.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -31,22 +31,22 @@ async fn ask(proxy: &Proxy, model: &str, is_streamed: bool) -> Result<Completion
     connect(&config).unwrap().complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await
 }
 
-/// One test: the proxy takes long to start.
+/// One test, because the proxy starts slowly.
 #[tokio::test]
 async fn proxy_works_on_both_wires_and_its_errors_are_classified() {
     let Some(proxy) = Proxy::start() else { return };
-    // The mock counts for itself; of a stream LiteLLM counts the tokens, and it knows what GPT-4o costs.
+    // Without streaming the mock reports its own counts. With streaming LiteLLM counts the tokens.
     for (model, is_streamed, tokens, cost) in [
         ("openai/answering", true, (16, 5), Some(90)),
         ("openai/answering", false, (10, 20), Some(225)),
         ("anthropic/answering", true, (2095, 503), None),
         ("anthropic/answering", false, (2095, 503), None),
     ] {
-        let answer = ask(&proxy, model, is_streamed).await.unwrap();
-        assert_eq!(answer.response.message.text, "Hello from the proxy.", "{model} {is_streamed}");
-        let usage = &answer.usage;
+        let completion = ask(&proxy, model, is_streamed).await.unwrap();
+        assert_eq!(completion.response.message.text, "Hello from the proxy.", "{model} {is_streamed}");
+        let usage = &completion.usage;
         assert_eq!((usage.prompt_tokens, usage.completion_tokens), tokens, "{model} {is_streamed}");
-        let millionths = answer.cost.map(|dollars| (dollars * 1e6).round());
+        let millionths = completion.cost.map(|dollars| (dollars * 1e6).round());
         assert_eq!(millionths, cost.map(f64::from), "{model} {is_streamed}");
     }
     for wire in ["openai", "anthropic"] {

@@ -1,4 +1,4 @@
-//! The LiteLLM proxy, in a process of its own.
+//! The LiteLLM proxy in a separate process.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,24 +8,24 @@ use crate::pypi::packages;
 const CONFIG: &str = include_str!("config.yaml");
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 
-/// What it asks of its users.
+/// The key of the proxy.
 pub(crate) const KEY: &str = "sk-canary-1234567890";
 
-/// What uvicorn says when it listens, and where.
+/// The start of uvicorn's line with its address.
 const READY: &str = "Uvicorn running on ";
 
-/// Ends when it is dropped.
+/// A running proxy. Stops when it is dropped.
 pub(crate) struct Proxy {
-    /// As in `http://127.0.0.1:1234`.
+    /// The URL, such as `http://127.0.0.1:1234`.
     pub(crate) address: String,
     process: Child,
     _config: tempfile::NamedTempFile,
 }
 
 impl Proxy {
-    /// Nothing, with a line that says so, on a user's machine that does not have it.
+    /// Starts the proxy. `None`, with a message, if it is not installed on a developer's machine.
     pub(crate) fn start() -> Option<Self> {
-        // What of all that is ever loaded Python compiles by itself.
+        // Python compiles the few modules that it loads.
         let packages = packages("litellm", REQUIREMENTS, &["--no-compile"])?;
         let config = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
         std::fs::write(config.path(), CONFIG).unwrap();
@@ -43,17 +43,17 @@ impl Proxy {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         let address = lines.find_map(|line| {
             let address = line.split_once(READY).map(|(_, rest)| rest);
             let address = address.and_then(|rest| rest.split_whitespace().next()).map(str::to_owned);
-            said.push(line);
+            output.push(line);
             address
         });
-        // It is not to wait until somebody reads what it says.
+        // A full pipe would block the proxy.
         std::thread::spawn(|| lines.for_each(drop));
         let proxy = Self { address: address.unwrap_or_default(), process, _config: config };
-        assert!(!proxy.address.is_empty(), "the proxy ended before it was ready:\n{}", said.join("\n"));
+        assert!(!proxy.address.is_empty(), "the proxy ended before it was ready:\n{}", output.join("\n"));
         Some(proxy)
     }
 }

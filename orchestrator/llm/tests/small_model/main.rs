@@ -1,5 +1,5 @@
-//! A real model, small and on this machine: what a scripted server cannot show of streams, counts and cancelling, and the
-//! text format for tool calls. Nothing about its cleverness is asserted.
+//! A small real model on this machine: streaming, token counts, cancellation, and emulated tool calls. The quality of its
+//! responses does not matter.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use server::Server;
 
-/// Many times what a short answer takes on a busy machine, and many times less than the long answer takes on an idle one.
+/// Much longer than a short response takes on a busy machine, and much shorter than a long one takes on an idle machine.
 const SHORT: Duration = Duration::from_secs(100);
 
 fn config(server: &Server, fields: Value) -> LlmConfig {
@@ -36,63 +36,63 @@ fn user(text: &str) -> ChatMessage {
     ChatMessage::User(vec![MessagePart::Text(text.into())])
 }
 
-fn said(message: Value) -> ChatMessage {
+fn assistant(message: Value) -> ChatMessage {
     ChatMessage::Assistant(AssistantMessage::from_stored(message))
 }
 
-/// The answer, and its text as it was told.
+/// Returns the completion and the reported chunks of its text.
 async fn ask(config: &LlmConfig, request: &LlmRequest) -> (Completion, Vec<String>) {
-    let told = Mutex::new(Vec::new());
+    let chunks = Mutex::new(Vec::new());
     let on_progress = |progress| {
-        if let LlmProgress::Text(piece) = progress {
-            told.lock().unwrap().push(piece);
+        if let LlmProgress::Text(chunk) = progress {
+            chunks.lock().unwrap().push(chunk);
         }
     };
     let completion = connect(config).unwrap().complete(request, &on_progress).await.unwrap();
-    (completion, told.into_inner().unwrap())
+    (completion, chunks.into_inner().unwrap())
 }
 
-/// One test: the model is loaded once.
+/// One test, so that the model is loaded once.
 #[tokio::test]
-async fn a_small_model_answers() {
+async fn small_model_streams_counts_and_calls_tools() {
     let Some(server) = Server::start() else { return };
-    it_streams_and_counts(&server).await;
-    a_dropped_call_ends_its_work(&server).await;
-    it_calls_tools_in_its_text(&server).await;
+    assert_streams_and_counts(&server).await;
+    assert_dropped_call_is_cancelled(&server).await;
+    assert_emulates_tool_calls(&server).await;
 }
 
-async fn it_streams_and_counts(server: &Server) {
+async fn assert_streams_and_counts(server: &Server) {
     let request = LlmRequest { messages: vec![user("Tell me of the sea.")], tools: vec![] };
-    let (completion, told) = ask(&config(server, json!({ "ignore_eos": true })), &request).await;
-    assert!(told.len() > 1, "{told:?}");
-    assert_eq!(told.concat(), completion.response.message.text);
+    let (completion, chunks) = ask(&config(server, json!({ "ignore_eos": true })), &request).await;
+    assert!(chunks.len() > 1, "{chunks:?}");
+    assert_eq!(chunks.concat(), completion.response.message.text);
     assert_eq!(completion.usage.completion_tokens, 12);
     assert!(completion.usage.prompt_tokens > 5, "{:?}", completion.usage);
     assert_eq!(completion.cost, None);
     assert_eq!(completion.response.finish_reason, "length");
 }
 
-async fn a_dropped_call_ends_its_work(server: &Server) {
+async fn assert_dropped_call_is_cancelled(server: &Server) {
     let mut long = config(server, json!({ "ignore_eos": true }));
     long.max_output_tokens = Some(4000);
-    let (began, mut beginning) = mpsc::unbounded_channel();
-    let asking = tokio::spawn(async move {
+    let (started, mut start) = mpsc::unbounded_channel();
+    let call = tokio::spawn(async move {
         let request = LlmRequest { messages: vec![user("Count to a thousand.")], tools: vec![] };
         let on_progress = move |progress| {
             if matches!(progress, LlmProgress::Text(_)) {
-                let _ = began.send(());
+                let _ = started.send(());
             }
         };
         connect(&long).unwrap().complete(&request, &on_progress).await
     });
-    beginning.recv().await.unwrap();
-    asking.abort();
+    start.recv().await.unwrap();
+    call.abort();
     let request = LlmRequest { messages: vec![user("Hello.")], tools: vec![] };
     tokio::time::timeout(SHORT, ask(&config(server, json!({})), &request)).await.unwrap();
 }
 
-/// A grammar holds its pen: a model of this size would not find the format by itself.
-async fn it_calls_tools_in_its_text(server: &Server) {
+/// A grammar enforces the format, which a model of this size does not produce reliably.
+async fn assert_emulates_tool_calls(server: &Server) {
     let grammar =
         r#"root ::= "I say it.\n<function=say>\n<parameter=text>\n" [a-z]{3} "\n</parameter>\n</function>""#;
     let mut config = config(server, json!({ "grammar": grammar }));
@@ -109,7 +109,7 @@ async fn it_calls_tools_in_its_text(server: &Server) {
         messages: vec![
             ChatMessage::System("You say things.".into()),
             user("Say hi."),
-            said(json!({ "content": null, "tool_calls": [call] })),
+            assistant(json!({ "content": null, "tool_calls": [call] })),
             result("said"),
             user("Say more."),
         ],

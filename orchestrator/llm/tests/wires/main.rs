@@ -1,4 +1,4 @@
-//! The wires against scripted servers on loopback: answers, streams, refusals, and what breaks on the way.
+//! The wires with scripted servers on loopback: responses, streams, errors and broken connections.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 

@@ -1,4 +1,4 @@
-//! A model behind a server, without waits, and what is asked of it.
+//! A model of a test server, and a request.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::server::Server;
 
 pub(crate) const KEY: &str = "sk-canary-1234567890";
 
-/// As configured for `server`; tries once.
+/// Returns the configuration for `server`, without retries.
 pub(crate) fn config(server: &Server) -> LlmConfig {
     LlmConfig {
         base_url: Some(server.url.clone()),
@@ -44,15 +44,17 @@ pub(crate) async fn ask(config: &LlmConfig) -> Result<Completion, LlmError> {
     ProviderLlm::new(config).unwrap().complete(&request(), &|_| ()).await
 }
 
-/// Also what was told meanwhile.
-pub(crate) async fn ask_listening(config: &LlmConfig) -> (Result<Completion, LlmError>, Vec<LlmProgress>) {
-    let told = Mutex::new(Vec::new());
+/// Returns the reported progress, too.
+pub(crate) async fn ask_with_progress(
+    config: &LlmConfig,
+) -> (Result<Completion, LlmError>, Vec<LlmProgress>) {
+    let reports = Mutex::new(Vec::new());
     let llm = ProviderLlm::new(config).unwrap();
-    let result = llm.complete(&request(), &|progress| told.lock().unwrap().push(progress)).await;
-    (result, told.into_inner().unwrap())
+    let result = llm.complete(&request(), &|report| reports.lock().unwrap().push(report)).await;
+    (result, reports.into_inner().unwrap())
 }
 
-/// An answer as OpenAI sends it.
+/// Returns a response as OpenAI sends it.
 pub(crate) fn answer(text: &str) -> Value {
     json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1759489200, "model": "gpt-4o-2024-08-06",

@@ -1,4 +1,4 @@
-//! A server that plays raw HTTP replies, one a connection, and tells what it saw. Ends when it is dropped.
+//! A server that sends one raw HTTP reply per connection, and records the requests. Stops when it is dropped.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -6,24 +6,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// What one connection gets after its request.
+/// The reply to a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     bytes: String,
-    /// Says no more, and keeps the connection until the client goes.
+    /// Whether to keep the connection open until the client closes it.
     then_silence: bool,
 }
 
-/// What the server sees.
+/// An event that the server records.
 #[derive(Debug)]
-pub(crate) enum Seen {
+pub(crate) enum ServerEvent {
     Request { head: String, body: Value },
-    ClientGone,
+    Disconnected,
 }
 
 pub(crate) struct Server {
     pub(crate) url: String,
-    seen: mpsc::UnboundedReceiver<Seen>,
+    events: mpsc::UnboundedReceiver<ServerEvent>,
     serving: AbortHandle,
 }
 
@@ -41,7 +41,7 @@ impl Reply {
         Self::new(status, &[("content-type", "application/json")], &body.to_string())
     }
 
-    /// A stream whose end is the end of the connection, so that it can be cut anywhere.
+    /// Returns a stream that ends with the connection, so that it can be cut anywhere.
     pub(crate) fn stream(events: &[&str]) -> Self {
         let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
         let head =
@@ -49,7 +49,7 @@ impl Reply {
         Self { bytes: format!("{head}{body}"), then_silence: false }
     }
 
-    /// Promises more than it sends.
+    /// Returns an incomplete reply.
     pub(crate) fn cut(head_and_body: &str) -> Self {
         Self { bytes: head_and_body.to_owned(), then_silence: false }
     }
@@ -64,31 +64,31 @@ impl Reply {
 }
 
 impl Server {
-    /// The last reply is repeated.
+    /// Starts a server that repeats the last reply.
     pub(crate) async fn start(replies: Vec<Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let (saw, seen) = mpsc::unbounded_channel();
-        let serving = tokio::spawn(serve(listener, replies, saw)).abort_handle();
-        Self { url, seen, serving }
+        let (recorder, events) = mpsc::unbounded_channel();
+        let serving = tokio::spawn(serve(listener, replies, recorder)).abort_handle();
+        Self { url, events, serving }
     }
 
-    pub(crate) async fn next(&mut self) -> Seen {
-        self.seen.recv().await.unwrap()
+    pub(crate) async fn next(&mut self) -> ServerEvent {
+        self.events.recv().await.unwrap()
     }
 
-    /// The body of the next request.
+    /// Returns the body of the next request.
     pub(crate) async fn body(&mut self) -> Value {
         match self.next().await {
-            Seen::Request { body, .. } => body,
-            Seen::ClientGone => panic!("the client has gone"),
+            ServerEvent::Request { body, .. } => body,
+            ServerEvent::Disconnected => panic!("the client has gone"),
         }
     }
 
-    /// How many requests came that were not looked at.
+    /// Returns the number of requests that no test has received.
     pub(crate) fn requests(&mut self) -> usize {
-        std::iter::from_fn(|| self.seen.try_recv().ok())
-            .filter(|seen| matches!(seen, Seen::Request { .. }))
+        std::iter::from_fn(|| self.events.try_recv().ok())
+            .filter(|events| matches!(events, ServerEvent::Request { .. }))
             .count()
     }
 }
@@ -99,16 +99,16 @@ impl Drop for Server {
     }
 }
 
-async fn serve(listener: TcpListener, replies: Vec<Reply>, saw: mpsc::UnboundedSender<Seen>) {
+async fn serve(listener: TcpListener, replies: Vec<Reply>, recorder: mpsc::UnboundedSender<ServerEvent>) {
     for place in 0.. {
         let (mut connection, _) = listener.accept().await.unwrap();
         let reply = replies.get(place).or(replies.last()).unwrap();
         let (head, body) = request(&mut connection).await;
-        saw.send(Seen::Request { head, body }).unwrap();
+        recorder.send(ServerEvent::Request { head, body }).unwrap();
         connection.write_all(reply.bytes.as_bytes()).await.unwrap();
         if reply.then_silence {
             let _ = connection.read(&mut [0]).await;
-            saw.send(Seen::ClientGone).unwrap();
+            recorder.send(ServerEvent::Disconnected).unwrap();
         }
     }
 }

@@ -2,21 +2,21 @@ use serde_json::json;
 
 use super::*;
 
-/// The message that deltas fold into.
+/// Folds deltas into a message.
 fn message(deltas: &[Value]) -> Value {
     let mut fold = Box::<OpenAiFold>::default();
     for delta in deltas {
-        fold.add(json!({ "choices": [{ "index": 0, "delta": delta }] }), &mut Pieces::default());
+        fold.add(json!({ "choices": [{ "index": 0, "delta": delta }] }), &mut ProgressBuffer::default());
     }
     fold.add(
         json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
-        &mut Pieces::default(),
+        &mut ProgressBuffer::default(),
     );
     fold.finish().unwrap()["choices"][0]["message"].take()
 }
 
-fn calls(pieces: &[Value]) -> Value {
-    let deltas: Vec<_> = pieces.iter().map(|piece| json!({ "tool_calls": [piece] })).collect();
+fn calls(deltas: &[Value]) -> Value {
+    let deltas: Vec<_> = deltas.iter().map(|delta| json!({ "tool_calls": [delta] })).collect();
     message(&deltas)["tool_calls"].take()
 }
 
@@ -30,7 +30,7 @@ fn chunks_become_one_body() {
         json!({ "id": "c-1", "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
         json!({ "id": "c-1", "choices": [], "usage": { "prompt_tokens": 3 } }),
     ] {
-        fold.add(chunk, &mut Pieces::default());
+        fold.add(chunk, &mut ProgressBuffer::default());
     }
     assert_eq!(
         fold.finish().unwrap(),
@@ -42,23 +42,23 @@ fn chunks_become_one_body() {
 }
 
 #[test]
-fn without_an_end_the_stream_was_cut() {
+fn stream_without_an_end_has_no_body() {
     let mut fold = Box::<OpenAiFold>::default();
-    fold.add(json!({ "choices": [{ "delta": { "content": "Hel" } }] }), &mut Pieces::default());
+    fold.add(json!({ "choices": [{ "delta": { "content": "Hel" } }] }), &mut ProgressBuffer::default());
     assert_eq!(fold.finish(), None);
 }
 
 #[test]
-fn a_stream_that_says_it_is_done_is_not_cut() {
+fn stream_with_an_end_marker_is_complete() {
     let mut fold = Box::<OpenAiFold>::default();
     fold.end();
     assert!(!fold.is_terminal());
-    fold.add(json!({ "choices": [{ "delta": { "content": "Hi" } }] }), &mut Pieces::default());
+    fold.add(json!({ "choices": [{ "delta": { "content": "Hi" } }] }), &mut ProgressBuffer::default());
     assert_eq!(fold.finish().unwrap()["choices"][0]["message"]["content"], "Hi");
 }
 
 #[test]
-fn calls_are_told_apart_by_index() {
+fn calls_are_distinguished_by_index() {
     let folded = calls(&[
         json!({ "index": 0, "id": "a", "type": "function", "function": { "name": "run", "arguments": "" } }),
         json!({ "index": 0, "function": { "arguments": "{\"x\":" } }),
@@ -75,7 +75,7 @@ fn calls_are_told_apart_by_index() {
 }
 
 #[test]
-fn an_id_without_an_index_is_a_new_call() {
+fn new_id_without_an_index_is_a_new_call() {
     let folded = calls(&[
         json!({ "id": "a", "function": { "name": "run", "arguments": "{" } }),
         json!({ "function": { "arguments": "}" } }),
@@ -93,7 +93,7 @@ fn an_id_without_an_index_is_a_new_call() {
 }
 
 #[test]
-fn a_new_id_and_name_under_an_old_index_is_a_new_call() {
+fn new_id_and_name_with_a_known_index_is_a_new_call() {
     let folded = calls(&[
         json!({ "index": 0, "id": "a", "function": { "name": "run", "arguments": "{" } }),
         json!({ "index": 0, "id": "other-each-time", "function": { "arguments": "}" } }),
@@ -104,7 +104,7 @@ fn a_new_id_and_name_under_an_old_index_is_a_new_call() {
 }
 
 #[test]
-fn what_is_unknown_is_kept_in_order() {
+fn unknown_fields_are_kept_in_order() {
     let folded = message(&[
         json!({ "reasoning_content": "think" }),
         json!({ "reasoning_content": "ing", "extra": { "a": 1 } }),

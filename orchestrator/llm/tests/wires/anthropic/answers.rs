@@ -1,17 +1,17 @@
-//! What comes back when all goes well, in one piece and as a stream, and how it goes back to the provider.
+//! Successful responses, with and without streaming, and how they are sent back.
 
 use engine::llm::{ChatMessage, Completion, Llm as _, LlmProgress, LlmRequest, MessagePart};
 use llm::ProviderLlm;
 use serde_json::{Value, json};
 
 use super::scene::{config, events, message};
-use crate::scene::{KEY, ask, ask_listening, request};
-use crate::server::{Reply, Seen, Server};
+use crate::scene::{KEY, ask, ask_with_progress, request};
+use crate::server::{Reply, Server, ServerEvent};
 
 /// $0.80 a million in, $1 written to the cache, $0.08 read from it, $4 out.
 const COST: f64 = (1000.0 * 0.8 + 200.0 + 3000.0 * 0.08 + 100.0 * 4.0) / 1e6;
 
-/// Thoughts between calls, an answer in two texts, and what nobody knows yet.
+/// Thinking between calls, and a block of an unknown kind.
 fn everything() -> Value {
     json!([
         { "type": "thinking", "thinking": "I should look first. Ü", "signature": "c2lnbmF0dXJl" },
@@ -29,21 +29,21 @@ fn stream(message: &Value) -> Reply {
     Reply::stream(&events.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The answer without the time at which it was read.
-fn timeless(completion: Completion) -> Value {
+/// Returns the stored response without its time.
+fn stored_without_time(completion: Completion) -> Value {
     let mut response = completion.response.to_stored();
     response["created"] = Value::Null;
     response
 }
 
 #[tokio::test]
-async fn the_request_is_anthropics() {
+async fn request_has_anthropics_format() {
     let text = json!([{ "type": "text", "text": "Hello" }]);
     let mut server = Server::start(vec![Reply::json(200, &message(&text))]).await;
     let completion = ask(&config(&server)).await.unwrap();
     assert_eq!(completion.response.message.text, "Hello");
 
-    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
     assert!(head.starts_with("POST /v1/messages HTTP/1.1"), "{head}");
     assert!(head.contains(&format!("x-api-key: {KEY}")) && !head.contains("authorization"), "{head}");
     assert!(head.contains("anthropic-version: 2023-06-01") && !head.contains("anthropic-beta"), "{head}");
@@ -63,7 +63,7 @@ async fn the_request_is_anthropics() {
 }
 
 #[tokio::test]
-async fn tokens_are_counted_and_priced_with_the_cache() {
+async fn usage_and_cost_include_the_cache() {
     let server = Server::start(vec![Reply::json(200, &message(&json!([])))]).await;
     let completion = ask(&config(&server)).await.unwrap();
     let usage = completion.usage;
@@ -74,19 +74,19 @@ async fn tokens_are_counted_and_priced_with_the_cache() {
 }
 
 #[tokio::test]
-async fn a_stream_is_the_same_answer_as_one_piece() {
+async fn stream_results_in_the_same_response() {
     for content in [everything(), json!([]), json!([{ "type": "text", "text": "Hello" }])] {
         let message = message(&content);
         let server = Server::start(vec![Reply::json(200, &message), stream(&message)]).await;
-        let whole = ask(&config(&server)).await.unwrap();
+        let complete = ask(&config(&server)).await.unwrap();
         let streamed = ask(&config(&server)).await.unwrap();
-        assert_eq!((&whole.usage, whole.cost), (&streamed.usage, streamed.cost));
-        assert_eq!(timeless(whole), timeless(streamed));
+        assert_eq!((&complete.usage, complete.cost), (&streamed.usage, streamed.cost));
+        assert_eq!(stored_without_time(complete), stored_without_time(streamed));
     }
 }
 
 #[tokio::test]
-async fn a_turn_goes_back_as_it_came() {
+async fn blocks_of_a_message_are_sent_back_unchanged() {
     let mut server = Server::start(vec![stream(&message(&everything()))]).await;
     let mut config = config(&server);
     config.caching_prompt = false;
@@ -115,36 +115,36 @@ async fn a_turn_goes_back_as_it_came() {
 }
 
 #[tokio::test]
-async fn text_and_thoughts_are_told_as_they_are_written() {
+async fn text_and_thinking_are_reported_during_the_stream() {
     let server = Server::start(vec![stream(&message(&everything()))]).await;
-    let (_, told) = ask_listening(&config(&server)).await;
+    let (_, reports) = ask_with_progress(&config(&server)).await;
     let (mut text, mut reasoning) = (String::new(), String::new());
-    for progress in told {
-        match progress {
-            LlmProgress::Text(piece) => text += &piece,
-            LlmProgress::Reasoning(piece) => reasoning += &piece,
-            LlmProgress::Retrying { .. } => panic!("no try failed"),
+    for report in reports {
+        match report {
+            LlmProgress::Text(chunk) => text += &chunk,
+            LlmProgress::Reasoning(chunk) => reasoning += &chunk,
+            LlmProgress::Retrying { .. } => panic!("no attempt failed"),
         }
     }
     assert_eq!((text.as_str(), reasoning.as_str()), ("I look around.", "I should look first. ÜAnd then?"));
 }
 
 #[tokio::test]
-async fn a_stream_that_has_stopped_is_not_waited_for() {
+async fn connection_closes_after_the_end_of_the_stream() {
     let text = json!([{ "type": "text", "text": "Hello" }]);
     let mut server = Server::start(vec![stream(&message(&text)).then_silence()]).await;
     assert_eq!(ask(&config(&server)).await.unwrap().response.message.text, "Hello");
     server.body().await;
-    assert!(matches!(server.next().await, Seen::ClientGone));
+    assert!(matches!(server.next().await, ServerEvent::Disconnected));
 }
 
 #[tokio::test]
-async fn thinking_between_calls_is_asked_for() {
+async fn interleaved_thinking_is_requested() {
     let mut server = Server::start(vec![Reply::json(200, &message(&json!([])))]).await;
     let mut config = config(&server);
     config.reasoning_effort = Some("low".into());
     ask(&config).await.unwrap();
-    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
     assert!(head.contains("anthropic-beta: interleaved-thinking-2025-05-14"), "{head}");
     assert_eq!(body["thinking"], json!({ "type": "enabled", "budget_tokens": 2048 }));
     assert_eq!(body.get("temperature"), None);

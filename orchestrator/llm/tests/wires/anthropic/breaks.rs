@@ -1,4 +1,4 @@
-//! What is no answer, what ends too early, what never ends.
+//! Malformed, incomplete and endless responses.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::scene::{config, events, message};
 use crate::scene::ask;
-use crate::server::{Reply, Seen, Server};
+use crate::server::{Reply, Server, ServerEvent};
 
 async fn error_of(reply: Reply) -> (LlmErrorKind, String) {
     let server = Server::start(vec![reply]).await;
@@ -15,7 +15,7 @@ async fn error_of(reply: Reply) -> (LlmErrorKind, String) {
     (error.kind, error.detail)
 }
 
-fn answer() -> Value {
+fn response() -> Value {
     message(&json!([
         { "type": "thinking", "thinking": "hmm", "signature": "s" },
         { "type": "text", "text": "Hello" },
@@ -25,7 +25,7 @@ fn answer() -> Value {
 
 #[tokio::test]
 async fn stream_is_incomplete_when_cut_before_its_stop_reason() {
-    let events = events(&answer());
+    let events = events(&response());
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     for end in 0..events.len() {
         let server = Server::start(vec![Reply::stream(&events[..end])]).await;
@@ -40,36 +40,36 @@ async fn stream_is_incomplete_when_cut_before_its_stop_reason() {
 }
 
 #[tokio::test]
-async fn a_cut_in_the_middle_of_an_event_is_a_cut() {
-    let events = events(&answer()).join("\n\ndata: ");
+async fn response_is_incomplete_when_cut_within_an_event() {
+    let events = events(&response()).join("\n\ndata: ");
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: ";
     let end = events.floor_char_boundary(events.len() / 2);
     let (kind, _) = error_of(Reply::cut(&format!("{head}{}", &events[..end]))).await;
-    // The last event is half a JSON text.
+    // The last event is incomplete JSON.
     assert!(matches!(kind, LlmErrorKind::StreamCut | LlmErrorKind::Malformed), "{kind:?}");
     assert!(kind.is_transient());
 }
 
 #[tokio::test]
-async fn what_is_cut_is_asked_again() {
-    let events = events(&answer());
+async fn call_is_retried_when_the_response_is_cut() {
+    let events = events(&response());
     let cut = Reply::stream(&[events[0].as_str()]);
-    let server = Server::start(vec![cut, Reply::json(200, &answer())]).await;
+    let server = Server::start(vec![cut, Reply::json(200, &response())]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
     assert_eq!(ask(&config).await.unwrap().response.message.text, "Hello");
 }
 
 #[tokio::test]
-async fn a_page_is_no_answer() {
+async fn html_page_is_malformed() {
     let page = "<!doctype html><html><head><title>Sign in</title></head></html>";
     let (kind, detail) = error_of(Reply::new(200, &[("content-type", "text/html")], page)).await;
     assert_eq!(kind, LlmErrorKind::Malformed);
-    assert!(detail.ends_with("a page: Sign in"), "{detail}");
+    assert!(detail.ends_with("an HTML page: Sign in"), "{detail}");
 }
 
 #[tokio::test]
-async fn nonsense_is_no_answer() {
+async fn nonsense_is_malformed() {
     for body in ["", "nonsense", "[]", "{}", r#"{"content": "hi"}"#, r#"{"type": "message"}"#] {
         let (kind, detail) = error_of(Reply::new(200, &[], body)).await;
         assert_eq!(kind, LlmErrorKind::Malformed, "{body}: {detail}");
@@ -77,8 +77,8 @@ async fn nonsense_is_no_answer() {
 }
 
 #[tokio::test]
-async fn nonsense_among_the_events_and_in_the_blocks_does_no_harm() {
-    let mut events = events(&answer());
+async fn nonsense_in_events_and_blocks_is_ignored() {
+    let mut events = events(&response());
     for (place, nonsense) in [
         (
             1,
@@ -104,39 +104,39 @@ async fn nonsense_among_the_events_and_in_the_blocks_does_no_harm() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_models_is_a_refusal() {
+async fn refusal_of_the_model_is_a_content_policy_error() {
     let mut refused = message(&json!([]));
     refused["stop_reason"] = "refusal".into();
     assert_eq!(error_of(Reply::json(200, &refused)).await.0, LlmErrorKind::ContentPolicy);
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_bounded() {
-    let piece = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "x".repeat(1 << 20) } });
-    let (kind, detail) = error_of(Reply::stream(&vec![piece.to_string().as_str(); 33])).await;
+async fn endless_response_is_bounded() {
+    let delta = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "x".repeat(1 << 20) } });
+    let (kind, detail) = error_of(Reply::stream(&vec![delta.to_string().as_str(); 33])).await;
     assert_eq!(kind, LlmErrorKind::Malformed);
-    assert_eq!(detail, "the answer is longer than 33554432 bytes");
+    assert_eq!(detail, "the response is longer than 33554432 bytes");
 }
 
 #[tokio::test]
-async fn silence_ends_in_time() {
-    let events = events(&answer());
+async fn silent_server_is_a_timeout() {
+    let events = events(&response());
     let server = Server::start(vec![Reply::stream(&[events[0].as_str()]).then_silence()]).await;
     let mut config = config(&server);
     config.timeouts.idle = Duration::from_millis(100);
     let error = ask(&config).await.unwrap_err();
-    assert_eq!((error.kind, error.detail.as_str()), (LlmErrorKind::Timeout, "silence for 100ms"));
+    assert_eq!((error.kind, error.detail.as_str()), (LlmErrorKind::Timeout, "no data for 100ms"));
 }
 
 #[tokio::test]
-async fn a_dropped_call_leaves_the_server() {
-    let events = events(&answer());
+async fn connection_closes_when_the_call_is_dropped() {
+    let events = events(&response());
     for reply in [Reply::silence(), Reply::stream(&[events[0].as_str()]).then_silence()] {
         let mut server = Server::start(vec![reply]).await;
         let config = config(&server);
-        let asking = tokio::spawn(async move { ask(&config).await });
+        let call = tokio::spawn(async move { ask(&config).await });
         server.body().await;
-        asking.abort();
-        assert!(matches!(server.next().await, Seen::ClientGone));
+        call.abort();
+        assert!(matches!(server.next().await, ServerEvent::Disconnected));
     }
 }

@@ -1,4 +1,4 @@
-//! What Anthropic says instead of an answer, and which of it is tried again.
+//! Error responses, and which of them are retried.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use engine::llm::{LlmErrorKind, LlmProgress};
 use serde_json::{Value, json};
 
 use super::scene::{config, events, message};
-use crate::scene::{KEY, ask, ask_listening};
+use crate::scene::{KEY, ask, ask_with_progress};
 use crate::server::{Reply, Server};
 
 fn error(kind: &str, message: &str) -> Value {
@@ -14,7 +14,7 @@ fn error(kind: &str, message: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_refusal_has_its_kind() {
+async fn each_error_response_has_its_kind() {
     let request = "invalid_request_error";
     for (status, kind, message, expected) in [
         (401, "authentication_error", "invalid x-api-key", LlmErrorKind::Authentication),
@@ -47,7 +47,7 @@ async fn each_refusal_has_its_kind() {
 }
 
 #[tokio::test]
-async fn overloaded_in_the_middle_of_a_stream_is_tried_again_and_told() {
+async fn overload_within_a_stream_is_retried_and_reported() {
     let answer = message(&json!([{ "type": "text", "text": "Hello" }]));
     let mut events = events(&answer);
     events.truncate(4);
@@ -56,29 +56,29 @@ async fn overloaded_in_the_middle_of_a_stream_is_tried_again_and_told() {
     let mut server = Server::start(vec![cut, Reply::json(200, &answer)]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    let (result, told) = ask_listening(&config).await;
+    let (result, reports) = ask_with_progress(&config).await;
     assert_eq!(result.unwrap().response.message.text, "Hello");
-    let retries = told.iter().filter(|told| {
-        matches!(told, LlmProgress::Retrying { attempt: 2, error: LlmErrorKind::Unavailable, .. })
+    let retries = reports.iter().filter(|reports| {
+        matches!(reports, LlmProgress::Retrying { attempt: 2, error: LlmErrorKind::Unavailable, .. })
     });
     assert_eq!((retries.count(), server.requests()), (1, 2));
 }
 
 #[tokio::test]
-async fn the_wait_that_is_asked_for_is_kept() {
+async fn requested_delay_is_kept() {
     let body = error("rate_limit_error", "slow down").to_string();
     let limited = Reply::new(429, &[("content-type", "application/json"), ("retry-after", "0.02")], &body);
     let server = Server::start(vec![limited, Reply::json(200, &message(&json!([])))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    let (result, told) = ask_listening(&config).await;
+    let (result, reports) = ask_with_progress(&config).await;
     result.unwrap();
-    let [LlmProgress::Retrying { after, .. }] = told[..] else { panic!("{told:?}") };
+    let [LlmProgress::Retrying { after, .. }] = reports[..] else { panic!("{reports:?}") };
     assert!(after >= Duration::from_millis(20), "{after:?}");
 }
 
 #[tokio::test]
-async fn a_key_is_never_told() {
+async fn key_is_not_in_the_error() {
     let refusal = error("authentication_error", &format!("invalid x-api-key: {KEY}"));
     let server = Server::start(vec![Reply::json(401, &refusal)]).await;
     let error = ask(&config(&server)).await.unwrap_err();
@@ -86,7 +86,7 @@ async fn a_key_is_never_told() {
 }
 
 #[tokio::test]
-async fn a_parameter_that_is_refused_by_name_is_left_out() {
+async fn refused_parameter_is_dropped() {
     let refusal = error("invalid_request_error", "`temperature` is deprecated for this model.");
     let answer = Reply::json(200, &message(&json!([])));
     let mut server = Server::start(vec![Reply::json(400, &refusal), answer]).await;

@@ -1,4 +1,4 @@
-//! A model behind Anthropic's wire, and how it answers.
+//! A model with Anthropic's wire, and its responses.
 
 use llm::LlmConfig;
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use crate::scene;
 use crate::server::Server;
 
-/// As configured for `server`; tries once.
+/// Returns the configuration for `server`, without retries.
 pub(super) fn config(server: &Server) -> LlmConfig {
     LlmConfig { model: "anthropic/claude-3-5-haiku-latest".into(), ..scene::config(server) }
 }
 
-/// A message as Anthropic sends it in one piece.
+/// Returns a message as Anthropic sends it without streaming.
 pub(super) fn message(content: &Value) -> Value {
     json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-3-5-haiku-20241022",
@@ -23,7 +23,7 @@ pub(super) fn message(content: &Value) -> Value {
     })
 }
 
-/// The same message as a stream: each block at once, then each piece of it.
+/// Returns the events of the same message as a stream.
 pub(super) fn events(message: &Value) -> Vec<String> {
     let mut start = message.clone();
     start["content"] = json!([]);
@@ -31,7 +31,7 @@ pub(super) fn events(message: &Value) -> Vec<String> {
     start["usage"]["output_tokens"] = 1.into();
     let mut events = vec![json!({ "type": "message_start", "message": start }), json!({ "type": "ping" })];
     for (index, block) in message["content"].as_array().unwrap().iter().enumerate() {
-        let (start, deltas) = pieces(block);
+        let (start, deltas) = split_block(block);
         events.push(json!({ "type": "content_block_start", "index": index, "content_block": start }));
         let delta = |delta| json!({ "type": "content_block_delta", "index": index, "delta": delta });
         events.extend(deltas.into_iter().map(delta));
@@ -44,7 +44,7 @@ pub(super) fn events(message: &Value) -> Vec<String> {
     events.iter().map(Value::to_string).collect()
 }
 
-fn pieces(block: &Value) -> (Value, Vec<Value>) {
+fn split_block(block: &Value) -> (Value, Vec<Value>) {
     let mut start = block.clone();
     let halves = |text: &Value| {
         let text = text.as_str().unwrap();
@@ -59,10 +59,10 @@ fn pieces(block: &Value) -> (Value, Vec<Value>) {
         "thinking" => {
             start["thinking"] = "".into();
             start["signature"] = "".into();
-            let pieces =
+            let deltas =
                 halves(&block["thinking"]).map(|text| json!({ "type": "thinking_delta", "thinking": text }));
             let signature = json!({ "type": "signature_delta", "signature": block["signature"] });
-            pieces.into_iter().chain([signature]).collect()
+            deltas.into_iter().chain([signature]).collect()
         }
         "tool_use" => {
             start["input"] = json!({});

@@ -1,16 +1,16 @@
-//! What comes back when all goes well, in one piece and as a stream.
+//! Successful responses, with and without streaming.
 
 use engine::llm::{LlmProgress, ToolCall};
 use protocol::metrics::TokenUsage;
 use serde_json::{Value, json};
 
-use crate::scene::{KEY, answer, ask, ask_listening, config};
-use crate::server::{Reply, Seen, Server};
+use crate::scene::{KEY, answer, ask, ask_with_progress, config};
+use crate::server::{Reply, Server, ServerEvent};
 
 /// GPT-4o: $2.50 a million in, $10 out.
 const COST: f64 = (100.0 * 2.5 + 10.0 * 10.0) / 1e6;
 
-const ANSWER_CHUNKS: [&str; 5] = [
+const RESPONSE_CHUNKS: [&str; 5] = [
     r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1759489200,"model":"gpt-4o-2024-08-06","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}"#,
     r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1759489200,"model":"gpt-4o-2024-08-06","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}],"usage":null}"#,
     r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1759489200,"model":"gpt-4o-2024-08-06","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}"#,
@@ -23,7 +23,7 @@ fn same_cost(cost: Option<f64>, expected: f64) -> bool {
 }
 
 #[tokio::test]
-async fn a_plain_answer_is_kept_whole() {
+async fn response_is_stored_completely() {
     let mut server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
     let completion = ask(&config(&server)).await.unwrap();
     assert_eq!(completion.response.to_stored(), answer("Hello"));
@@ -39,7 +39,7 @@ async fn a_plain_answer_is_kept_whole() {
     assert_eq!(completion.usage, usage);
     assert!(same_cost(completion.cost, COST), "{:?}", completion.cost);
 
-    let Seen::Request { head, body } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
     assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{head}");
     assert!(head.contains(&format!("authorization: Bearer {KEY}")), "{head}");
     assert_eq!(
@@ -56,58 +56,58 @@ async fn a_plain_answer_is_kept_whole() {
 }
 
 #[tokio::test]
-async fn a_stream_is_the_same_answer() {
-    let server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS)]).await;
+async fn stream_results_in_the_same_response() {
+    let server = Server::start(vec![Reply::stream(&RESPONSE_CHUNKS)]).await;
     let completion = ask(&config(&server)).await.unwrap();
     assert_eq!(completion.response.to_stored(), answer("Hello"));
     assert!(same_cost(completion.cost, COST), "{:?}", completion.cost);
 }
 
 #[tokio::test]
-async fn text_and_reasoning_are_told_as_they_are_written() {
+async fn text_and_reasoning_are_reported_during_the_stream() {
     for name in ["reasoning_content", "reasoning"] {
         let thought = json!({ "choices": [{ "index": 0, "delta": { (name): "hm" } }] }).to_string();
-        let events = [&[thought.as_str()][..], &ANSWER_CHUNKS].concat();
+        let events = [&[thought.as_str()][..], &RESPONSE_CHUNKS].concat();
         let server = Server::start(vec![Reply::stream(&events)]).await;
-        let (result, told) = ask_listening(&config(&server)).await;
+        let (result, reports) = ask_with_progress(&config(&server)).await;
         assert_eq!(result.unwrap().response.message.text, "Hello");
-        let of = |is_text| {
-            let pieces = told.iter().filter_map(move |progress| match progress {
-                LlmProgress::Text(piece) if is_text => Some(piece.as_str()),
-                LlmProgress::Reasoning(piece) if !is_text => Some(piece.as_str()),
+        let text_of = |is_text| {
+            let chunks = reports.iter().filter_map(move |progress| match progress {
+                LlmProgress::Text(chunk) if is_text => Some(chunk.as_str()),
+                LlmProgress::Reasoning(chunk) if !is_text => Some(chunk.as_str()),
                 _ => None,
             });
-            pieces.collect::<String>()
+            chunks.collect::<String>()
         };
-        assert_eq!((of(true), of(false)), ("Hello".to_owned(), "hm".to_owned()));
+        assert_eq!((text_of(true), text_of(false)), ("Hello".to_owned(), "hm".to_owned()));
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_is_done_is_not_waited_for() {
-    let mut server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS).then_silence()]).await;
+async fn connection_closes_after_the_end_of_the_stream() {
+    let mut server = Server::start(vec![Reply::stream(&RESPONSE_CHUNKS).then_silence()]).await;
     assert_eq!(ask(&config(&server)).await.unwrap().response.message.text, "Hello");
     server.body().await;
-    assert!(matches!(server.next().await, Seen::ClientGone));
+    assert!(matches!(server.next().await, ServerEvent::Disconnected));
 }
 
 #[tokio::test]
-async fn a_stream_that_calls_itself_text_is_one_still() {
-    let body: String = ANSWER_CHUNKS.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+async fn stream_is_detected_when_its_content_type_is_text() {
+    let body: String = RESPONSE_CHUNKS.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
     let server = Server::start(vec![Reply::new(200, &[("content-type", "text/plain")], &body)]).await;
     assert_eq!(ask(&config(&server)).await.unwrap().response.to_stored(), answer("Hello"));
 }
 
 #[tokio::test]
 async fn cost_is_estimated_when_finished_stream_ends_before_usage() {
-    let server = Server::start(vec![Reply::stream(&ANSWER_CHUNKS[..3])]).await;
+    let server = Server::start(vec![Reply::stream(&RESPONSE_CHUNKS[..3])]).await;
     let completion = ask(&config(&server)).await.unwrap();
     assert_eq!((completion.response.message.text.as_str(), completion.usage.completion_tokens), ("Hello", 1));
     assert!(completion.usage.prompt_tokens > 0 && completion.cost.unwrap() > 0.0);
 }
 
 #[tokio::test]
-async fn calls_come_out_of_a_stream_as_the_model_wrote_them() {
+async fn streamed_calls_keep_the_arguments_of_the_model() {
     let server = Server::start(vec![Reply::stream(&[
         r#"{"id":"r","choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"execute_bash","arguments":""}}]}}]}"#,
         r#"{"id":"r","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"command\": \"l"}}]}}]}"#,
@@ -128,7 +128,7 @@ async fn calls_come_out_of_a_stream_as_the_model_wrote_them() {
 }
 
 #[tokio::test]
-async fn the_proxys_price_counts() {
+async fn cost_reported_by_the_proxy_is_used() {
     for header in ["x-litellm-response-cost", "llm_provider-x-litellm-response-cost"] {
         let headers = [("content-type", "application/json"), (header, "0.125")];
         let server = Server::start(vec![Reply::new(200, &headers, &answer("x").to_string())]).await;
@@ -137,7 +137,7 @@ async fn the_proxys_price_counts() {
 }
 
 #[tokio::test]
-async fn a_model_without_a_price_costs_what_is_not_known() {
+async fn cost_is_unknown_when_the_model_has_no_price() {
     let server = Server::start(vec![Reply::json(200, &answer("x"))]).await;
     let mut config = config(&server);
     config.model = "my-own-model".into();
@@ -145,22 +145,22 @@ async fn a_model_without_a_price_costs_what_is_not_known() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_no_key_gets_none() {
+async fn no_key_is_sent_when_none_is_configured() {
     let mut server = Server::start(vec![Reply::json(200, &answer("x"))]).await;
     let mut config = config(&server);
     config.api_key = None;
     ask(&config).await.unwrap();
-    let Seen::Request { head, .. } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, .. } = server.next().await else { panic!("no request") };
     assert!(!head.contains("authorization"), "{head}");
 }
 
 #[tokio::test]
-async fn a_parameter_that_is_refused_by_name_is_left_out() {
-    let refusal = json!({ "error": {
+async fn refused_parameter_is_dropped() {
+    let error = json!({ "error": {
         "message": "Unsupported value: 'temperature' does not support 0 with this model.",
         "type": "invalid_request_error", "param": "temperature", "code": "unsupported_value",
     }});
-    let mut server = Server::start(vec![Reply::json(400, &refusal), Reply::json(200, &answer("x"))]).await;
+    let mut server = Server::start(vec![Reply::json(400, &error), Reply::json(200, &answer("x"))]).await;
     ask(&config(&server)).await.unwrap();
     assert_eq!(server.body().await["temperature"], 0.0);
     assert_eq!(server.body().await["temperature"], Value::Null);

@@ -1,4 +1,4 @@
-//! What is no answer, what ends too early, what never ends.
+//! Malformed, incomplete and endless responses.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::scene::{answer, ask, config};
-use crate::server::{Reply, Seen, Server};
+use crate::server::{Reply, Server, ServerEvent};
 
-/// Long enough for loopback, short enough to wait for.
+/// A timeout that loopback does not exceed, and that a test can wait for.
 const SHORT: Duration = Duration::from_millis(100);
 
 async fn error_of(reply: Reply) -> (LlmErrorKind, String) {
@@ -22,15 +22,15 @@ async fn error_of(reply: Reply) -> (LlmErrorKind, String) {
 }
 
 #[tokio::test]
-async fn a_page_is_no_answer() {
+async fn html_page_is_malformed() {
     let page = "<!doctype html><html><head><title>Sign in</title></head></html>";
     let (kind, detail) = error_of(Reply::new(200, &[("content-type", "text/html")], page)).await;
     assert_eq!(kind, LlmErrorKind::Malformed);
-    assert!(detail.ends_with("a page: Sign in"), "{detail}");
+    assert!(detail.ends_with("an HTML page: Sign in"), "{detail}");
 }
 
 #[tokio::test]
-async fn nonsense_is_no_answer() {
+async fn nonsense_is_malformed() {
     for body in ["", "nonsense", "[]", "{}", r#"{"choices": []}"#, r#"{"choices": [{"message": 7}]}"#] {
         let (kind, detail) = error_of(Reply::new(200, &[], body)).await;
         assert_eq!(kind, LlmErrorKind::Malformed, "{body}: {detail}");
@@ -40,15 +40,15 @@ async fn nonsense_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_filtered_answer_is_a_refusal() {
+async fn filtered_response_is_a_content_policy_error() {
     let body = json!({ "choices": [{ "finish_reason": "content_filter", "message": { "content": "" } }] });
     assert_eq!(error_of(Reply::json(200, &body)).await.0, LlmErrorKind::ContentPolicy);
 }
 
 #[tokio::test]
-async fn a_stream_without_an_end_was_cut() {
-    let began = r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#;
-    for events in [&[began][..], &[]] {
+async fn stream_without_an_end_is_cut() {
+    let start = r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#;
+    for events in [&[start][..], &[]] {
         assert_eq!(error_of(Reply::stream(events)).await.0, LlmErrorKind::StreamCut);
     }
     let chunked =
@@ -57,23 +57,23 @@ async fn a_stream_without_an_end_was_cut() {
 }
 
 #[tokio::test]
-async fn a_body_without_its_end_was_cut() {
+async fn body_without_its_end_is_cut() {
     let (kind, _) = error_of(Reply::cut("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"id\":")).await;
     assert_eq!(kind, LlmErrorKind::StreamCut);
 }
 
 #[tokio::test]
-async fn a_server_that_goes_away_is_a_broken_connection() {
+async fn closed_connection_is_a_connection_error() {
     assert_eq!(error_of(Reply::cut("")).await.0, LlmErrorKind::Connection);
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_cannot_be_reached() {
+async fn missing_server_is_a_connection_error() {
     let server = Server::start(vec![]).await;
     let mut config = config(&server);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    config.base_url = Some(format!("http://{address}/v1?key=not-told"));
+    config.base_url = Some(format!("http://{address}/v1?key=not-logged"));
     drop(listener);
     let error = ask(&config).await.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::Connection);
@@ -81,9 +81,9 @@ async fn a_server_that_is_not_there_cannot_be_reached() {
 }
 
 #[tokio::test]
-async fn silence_ends_in_time() {
+async fn silent_server_is_a_timeout() {
     let (kind, detail) = error_of(Reply::stream(&[]).then_silence()).await;
-    assert_eq!((kind, detail.as_str()), (LlmErrorKind::Timeout, "silence for 100ms"));
+    assert_eq!((kind, detail.as_str()), (LlmErrorKind::Timeout, "no data for 100ms"));
 
     let server = Server::start(vec![Reply::silence()]).await;
     let mut config = config(&server);
@@ -96,11 +96,14 @@ async fn silence_ends_in_time() {
     let server = Server::start(vec![Reply::silence()]).await;
     config.base_url = Some(server.url.clone());
     let error = ask(&config).await.unwrap_err();
-    assert_eq!((error.kind, error.detail.as_str()), (LlmErrorKind::Timeout, "no whole answer within 100ms"));
+    assert_eq!(
+        (error.kind, error.detail.as_str()),
+        (LlmErrorKind::Timeout, "no complete response within 100ms")
+    );
 }
 
 #[tokio::test]
-async fn a_finished_stream_that_falls_silent_is_an_answer() {
+async fn finished_stream_is_complete_when_the_server_is_silent() {
     let finished = r#"{"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}"#;
     let server = Server::start(vec![Reply::stream(&[finished]).then_silence()]).await;
     let mut config = config(&server);
@@ -109,28 +112,28 @@ async fn a_finished_stream_that_falls_silent_is_an_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_bounded() {
+async fn endless_response_is_bounded() {
     let event =
         json!({ "choices": [{ "index": 0, "delta": { "content": "x".repeat(1 << 20) } }] }).to_string();
     let (kind, detail) = error_of(Reply::stream(&vec![event.as_str(); 33])).await;
     assert_eq!(kind, LlmErrorKind::Malformed);
-    assert_eq!(detail, "the answer is longer than 33554432 bytes");
+    assert_eq!(detail, "the response is longer than 33554432 bytes");
 }
 
 #[tokio::test]
-async fn a_dropped_call_leaves_the_server() {
+async fn connection_closes_when_the_call_is_dropped() {
     for reply in [Reply::silence(), Reply::stream(&[r#"{"choices":[]}"#]).then_silence()] {
         let mut server = Server::start(vec![reply]).await;
         let config = config(&server);
-        let asking = tokio::spawn(async move { ask(&config).await });
+        let call = tokio::spawn(async move { ask(&config).await });
         server.body().await;
-        asking.abort();
-        assert!(matches!(server.next().await, Seen::ClientGone));
+        call.abort();
+        assert!(matches!(server.next().await, ServerEvent::Disconnected));
     }
 }
 
 #[tokio::test]
-async fn what_is_cut_is_asked_again() {
+async fn call_is_retried_when_the_response_is_cut() {
     let cut = Reply::stream(&[r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#]);
     let server = Server::start(vec![cut, Reply::json(200, &answer("Hello"))]).await;
     let mut config = config(&server);

@@ -1,11 +1,11 @@
-//! What a provider says instead of an answer, and which of it is tried again.
+//! Error responses, and which of them are retried.
 
 use std::time::Duration;
 
 use engine::llm::{LlmErrorKind, LlmProgress};
 use serde_json::{Value, json};
 
-use crate::scene::{KEY, answer, ask, ask_listening, config};
+use crate::scene::{KEY, answer, ask, ask_with_progress, config};
 use crate::server::{Reply, Server};
 
 fn error(message: &str, code: &str) -> Value {
@@ -13,7 +13,7 @@ fn error(message: &str, code: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_refusal_has_its_kind() {
+async fn each_error_response_has_its_kind() {
     let quota = error("You exceeded your current quota", "insufficient_quota");
     let window = error("This model's maximum context length is 8192 tokens.", "context_length_exceeded");
     let overloaded =
@@ -38,7 +38,7 @@ async fn each_refusal_has_its_kind() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_middle_of_a_stream_is_that_error() {
+async fn error_within_a_stream_is_classified() {
     let server = Server::start(vec![Reply::stream(&[
         r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#,
         r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#,
@@ -48,51 +48,50 @@ async fn an_error_in_the_middle_of_a_stream_is_that_error() {
 }
 
 #[tokio::test]
-async fn a_limited_rate_is_waited_for_and_told() {
+async fn rate_limit_is_waited_for_and_reported() {
     let body = error("slow down", "rate_limit_exceeded").to_string();
     let limited = Reply::new(429, &[("content-type", "application/json"), ("retry-after-ms", "20")], &body);
     let mut server = Server::start(vec![limited, Reply::json(200, &answer("Hello"))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 3;
-    let (result, told) = ask_listening(&config).await;
+    let (result, reports) = ask_with_progress(&config).await;
     assert_eq!(result.unwrap().response.message.text, "Hello");
     let [LlmProgress::Retrying { attempt: 2, attempts: 3, after, error: LlmErrorKind::RateLimited }] =
-        told[..]
+        reports[..]
     else {
-        panic!("{told:?}");
+        panic!("{reports:?}");
     };
     assert!(after >= Duration::from_millis(20), "{after:?}");
     assert_eq!(server.requests(), 2);
 }
 
 #[tokio::test]
-async fn what_clearly_does_not_fit_is_not_sent() {
+async fn request_is_not_sent_when_it_exceeds_the_context_window() {
     let mut server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
     let mut config = config(&server);
     config.max_input_tokens = Some(2);
     let error = ask(&config).await.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::ContextWindowExceeded);
-    assert!(error.detail.ends_with("openai/gpt-4o has room for 2: not sent"), "{error}");
+    assert!(error.detail.ends_with("tokens, and openai/gpt-4o accepts 2"), "{error}");
     assert_eq!(server.requests(), 0);
     config.max_input_tokens = Some(1000);
     ask(&config).await.unwrap();
 }
 
 #[tokio::test]
-async fn tries_end() {
+async fn attempts_are_bounded() {
     let mut server = Server::start(vec![Reply::json(503, &json!({}))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 4;
-    let (result, told) = ask_listening(&config).await;
-    assert_eq!((result.unwrap_err().kind, told.len()), (LlmErrorKind::Unavailable, 3));
+    let (result, reports) = ask_with_progress(&config).await;
+    assert_eq!((result.unwrap_err().kind, reports.len()), (LlmErrorKind::Unavailable, 3));
     assert_eq!(server.requests(), 4);
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_not_tried_again_and_not_told() {
-    let refusal =
-        error(&format!("Incorrect API key provided: {KEY}. {}", "x".repeat(1000)), "invalid_api_key");
-    let mut server = Server::start(vec![Reply::json(401, &refusal)]).await;
+async fn wrong_key_is_neither_retried_nor_logged() {
+    let body = error(&format!("Incorrect API key provided: {KEY}. {}", "x".repeat(1000)), "invalid_api_key");
+    let mut server = Server::start(vec![Reply::json(401, &body)]).await;
     let mut config = config(&server);
     config.retry.num_retries = 4;
     let error = ask(&config).await.unwrap_err();
@@ -102,7 +101,7 @@ async fn a_wrong_key_is_not_tried_again_and_not_told() {
 }
 
 #[tokio::test]
-async fn the_wait_that_a_provider_asks_for_is_handed_on() {
+async fn long_requested_delay_is_returned() {
     let server = Server::start(vec![Reply::new(429, &[("llm_provider-retry-after", "3600")], "{}")]).await;
     let mut config = config(&server);
     config.retry.num_retries = 5;

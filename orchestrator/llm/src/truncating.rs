@@ -1,6 +1,6 @@
-//! Results of tools sent in part: V0's `max_message_chars`.
+//! Truncates long results of tools: V0's `max_message_chars`.
 //!
-//! Start and end are sent, and V0's notice between them. What the user says, and what the model said, is sent whole.
+//! The start and the end are sent, with V0's notice between them. All other messages are sent unchanged.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use async_trait::async_trait;
 use engine::llm::{ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart};
 use engine::truncate::cut_middle;
 
-/// A model that is sent at most so much of a result.
-pub(crate) struct ShortenedLlm {
+/// A model whose tool results are truncated.
+pub(crate) struct TruncatingLlm {
     pub(crate) inner: Arc<dyn Llm>,
-    /// In characters.
-    pub(crate) most: usize,
+    /// Maximum length of a text in a result, in characters.
+    pub(crate) max_chars: usize,
 }
 
 #[async_trait]
-impl Llm for ShortenedLlm {
+impl Llm for TruncatingLlm {
     fn model(&self) -> &str {
         self.inner.model()
     }
@@ -31,18 +31,18 @@ impl Llm for ShortenedLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        self.inner.complete(&shortened(request.clone(), self.most), on_progress).await
+        self.inner.complete(&truncate_results(request.clone(), self.max_chars), on_progress).await
     }
 }
 
-fn shortened(mut request: LlmRequest, most: usize) -> LlmRequest {
+fn truncate_results(mut request: LlmRequest, max_chars: usize) -> LlmRequest {
     for message in &mut request.messages {
         let ChatMessage::ToolResult { parts, .. } = message else { continue };
         for part in parts {
             if let MessagePart::Text(text) = part
-                && let Cow::Owned(shorter) = cut_middle(text, most)
+                && let Cow::Owned(truncated) = cut_middle(text, max_chars)
             {
-                *text = shorter;
+                *text = truncated;
             }
         }
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_results_are_shortened_and_only_those_that_are_too_long() {
+    fn only_long_results_are_truncated() {
         let text = |text: &str| vec![MessagePart::Text(text.into())];
         let result = |parts| ChatMessage::ToolResult { call_id: "c".into(), name: "run".into(), parts };
         let image = MessagePart::Image("data:long".into());
@@ -70,6 +70,6 @@ mod tests {
         let mut expected = request.clone();
         let short = MessagePart::Text("sc\n[... Observation truncated due to length ...]\nut".into());
         expected.messages[3] = result(vec![short, image]);
-        assert_eq!(shortened(request, 5), expected);
+        assert_eq!(truncate_results(request, 5), expected);
     }
 }

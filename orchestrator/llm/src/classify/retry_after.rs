@@ -1,4 +1,4 @@
-//! How long a provider asks us to wait.
+//! The delay that a provider requests before a retry.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reqwest::header::HeaderMap;
 
-/// A LiteLLM proxy renames the headers of the provider behind it.
+/// Prefixes of headers: a LiteLLM proxy renames those of the provider behind it.
 const PREFIXES: [&str; 2] = ["", "llm_provider-"];
 
-pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(super) fn parse(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let get = |name: &str| {
         PREFIXES.into_iter().find_map(|prefix| headers.get(format!("{prefix}{name}"))?.to_str().ok())
     };
-    let precise = get("retry-after-ms").and_then(|text| seconds(text, 1e-3));
+    let precise = get("retry-after-ms").and_then(|text| parse_seconds(text, 1e-3));
     precise.or_else(|| {
         let text = get("retry-after")?;
-        seconds(text, 1.0).or_else(|| until(text, now))
+        parse_seconds(text, 1.0).or_else(|| duration_until(text, now))
     })
 }
 
-fn seconds(text: &str, unit: f64) -> Option<Duration> {
+fn parse_seconds(text: &str, unit: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(text.trim().parse::<f64>().ok()? * unit).ok()
 }
 
-/// HTTP's other form is a date; one that has passed asks for no wait.
-fn until(text: &str, now: Timestamp) -> Option<Duration> {
+/// Parses HTTP's other format, a date. Zero if it has passed.
+fn duration_until(text: &str, now: Timestamp) -> Option<Duration> {
     let date = rfc2822::parse(text).ok()?.timestamp();
     Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }

@@ -1,12 +1,12 @@
-//! Phrases that providers, and LiteLLM in front of them, put into the texts of their errors.
+//! Phrases in the error texts of providers and of LiteLLM.
 
 use engine::llm::LlmErrorKind::{
     self, Authentication, ContentPolicy, ContextWindowExceeded, OutOfCredit, RateLimited, Timeout,
     Unavailable, UnknownModel,
 };
 
-/// In lower case; the first that is found decides. Names of LiteLLM's exceptions come last in their kind, and the
-/// generic kinds last of all: a proxy wraps one error into another, and the inner one is the precise one.
+/// Phrases in lower case; the first match decides. The names of LiteLLM's exceptions follow the other phrases of their kind,
+/// and generic kinds are last, because the error that a proxy wraps is the more precise one.
 const PHRASES: &[(&str, LlmErrorKind)] = &[
     ("maximum context length", ContextWindowExceeded),
     ("context length exceeded", ContextWindowExceeded),
@@ -48,14 +48,14 @@ const PHRASES: &[(&str, LlmErrorKind)] = &[
     ("litellm.serviceunavailableerror", Unavailable),
 ];
 
-/// Providers word a missing model in many ways, and use 404 for a wrong path too.
+/// Phrases for a missing model. The status does not suffice: 404 can also mean a wrong path.
 const MISSING: &[&str] = &["not found", "does not exist", "no endpoints found", "model: ", "notfounderror"];
 
-/// How OpenAI refuses one text of a request that has too many characters.
+/// OpenAI's error for a text with too many characters.
 const LONG_TEXT: &str = "string too long. expected a string with maximum length";
 
-/// Fields that hold what a conversation grows by. An id or a description that is too long gets no shorter with it.
-const GROWING: [&str; 4] = ["content", "text", "input", "prompt"];
+/// Fields that condensation shortens, unlike an id or a description.
+const CONDENSABLE_FIELDS: [&str; 4] = ["content", "text", "input", "prompt"];
 
 pub(super) fn kind(status: u16, text: &str) -> Option<LlmErrorKind> {
     if is_long_text(text) {
@@ -68,12 +68,13 @@ pub(super) fn kind(status: u16, text: &str) -> Option<LlmErrorKind> {
     })
 }
 
-/// As in `Invalid 'messages[1].content': string too long. …`. Without a field it is the request's own text.
+/// Whether a text of the request is too long, as in `Invalid 'messages[1].content': string too long. …`. An error without a
+/// field is about the request's text.
 fn is_long_text(text: &str) -> bool {
     let Some((before, _)) = text.split_once(LONG_TEXT) else { return false };
     let field = before.rsplit_once("invalid '").map(|(_, field)| field.trim_end_matches([' ', ':', '\'']));
     field.is_none_or(|field| {
         let name = field.rsplit('.').next().unwrap_or(field);
-        GROWING.contains(&name.split('[').next().unwrap_or(name))
+        CONDENSABLE_FIELDS.contains(&name.split('[').next().unwrap_or(name))
     })
 }

@@ -1,4 +1,4 @@
-//! Completes a decoded response: its ids, the fields that stored responses always have, and its usage.
+//! Completes a decoded response: its ids, its usage, and the fields that each stored response has.
 
 use std::fmt;
 
@@ -7,45 +7,45 @@ use protocol::metrics::TokenUsage;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// A whole answer.
+/// A decoded response.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Decoded {
     pub(crate) response: ModelResponse,
-    /// Nothing when the provider did not count.
+    /// `None` if the provider did not count the tokens.
     pub(crate) usage: Option<TokenUsage>,
-    /// OpenRouter's price of the call, beside its usage.
-    pub(crate) stated_cost: Option<f64>,
+    /// The cost in the usage, as OpenRouter reports it, in US dollars.
+    pub(crate) reported_cost: Option<f64>,
 }
 
-/// Why a body is not an answer.
+/// An error of a body that is not a usable response.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Problem {
-    NoObject,
+pub(crate) enum DecodeError {
+    NotAnObject,
     NoChoices,
     NoMessage,
-    /// Anthropic's answer without content.
+    /// A response of Anthropic without content.
     NoContent,
-    /// There is one, but its content was taken away.
+    /// The provider has removed the content.
     Filtered,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoObject => "the answer is not a JSON object",
-            Self::NoChoices => "the answer has no choices",
-            Self::NoMessage => "the answer's first choice has no message",
-            Self::NoContent => "the answer has no content",
-            Self::Filtered => "the answer was filtered",
+            Self::NotAnObject => "the response is not a JSON object",
+            Self::NoChoices => "the response has no choices",
+            Self::NoMessage => "the first choice of the response has no message",
+            Self::NoContent => "the response has no content",
+            Self::Filtered => "the response was filtered",
         })
     }
 }
 
 /// Completes a response. Fails if the provider has removed its content.
-pub(crate) fn complete(mut response: ModelResponse) -> Result<Decoded, Problem> {
+pub(crate) fn complete(mut response: ModelResponse) -> Result<Decoded, DecodeError> {
     let ModelResponse { id, message, finish_reason, provider_fields, .. } = &mut response;
     if finish_reason == "content_filter" && message.text.is_empty() && message.tool_calls.is_empty() {
-        return Err(Problem::Filtered);
+        return Err(DecodeError::Filtered);
     }
     if id.is_empty() {
         *id = format!("chatcmpl-{}", Uuid::now_v7());
@@ -60,13 +60,13 @@ pub(crate) fn complete(mut response: ModelResponse) -> Result<Decoded, Problem> 
     fields.entry("created").or_insert_with(|| jiff::Timestamp::now().as_second().into());
     fields.entry("model").or_insert_with(|| "".into());
     let usage = &*fields.entry("usage").or_insert(Value::Null);
-    let stated_cost = usage["cost"].as_f64();
-    let usage = usage.is_object().then(|| read_usage(usage, id.clone()));
-    Ok(Decoded { response, usage, stated_cost })
+    let reported_cost = usage["cost"].as_f64();
+    let usage = usage.is_object().then(|| parse_usage(usage, id.clone()));
+    Ok(Decoded { response, usage, reported_cost })
 }
 
-/// Names of OpenAI, then of Anthropic (through LiteLLM), DeepSeek, OpenRouter.
-fn read_usage(usage: &Value, response_id: String) -> TokenUsage {
+/// Parses a usage with the names of OpenAI, Anthropic (through LiteLLM), DeepSeek or OpenRouter.
+fn parse_usage(usage: &Value, response_id: String) -> TokenUsage {
     let first = |found: [&Value; 3]| found.into_iter().find_map(Value::as_u64).unwrap_or_default();
     let prompt_tokens = usage["prompt_tokens"].as_u64().unwrap_or_default();
     let completion_tokens = usage["completion_tokens"].as_u64().unwrap_or_default();

@@ -1,0 +1,106 @@
+//! Sends one request and receives its complete response, with timeouts and without retries.
+//!
+//! Dropping the call closes the connection, or its stream in the connection.
+
+use engine::llm::{LlmErrorKind, LlmProgress};
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Response, Url};
+use serde_json::{Map, Value};
+use tokio::time::timeout;
+
+use super::StreamFold;
+use super::client::new_client;
+use super::decoded::DecodeError;
+use super::endpoint::Endpoint;
+use super::failure::{Failure, Failures};
+use super::response::ResponseReader;
+use crate::config::{ConfigError, Timeouts};
+
+const COST_HEADERS: [&str; 2] = ["x-litellm-response-cost", "llm_provider-x-litellm-response-cost"];
+
+#[derive(Debug)]
+pub(crate) struct HttpExchange {
+    client: Client,
+    endpoint: Endpoint,
+    failures: Failures,
+    timeouts: Timeouts,
+}
+
+/// A complete response, not decoded.
+#[derive(Debug)]
+pub(crate) struct RawResponse {
+    pub(crate) body: Value,
+    pub(crate) reported_cost: Option<f64>,
+}
+
+impl HttpExchange {
+    pub(crate) fn new(endpoint: Endpoint, timeouts: Timeouts) -> Result<Self, ConfigError> {
+        let client = new_client(&endpoint.url, &timeouts)?;
+        let failures = Failures::new(&endpoint);
+        Ok(Self { client, endpoint, failures, timeouts })
+    }
+
+    /// Returns the URL of requests.
+    pub(crate) fn url(&self) -> &Url {
+        &self.endpoint.url
+    }
+
+    pub(crate) async fn call(
+        &self,
+        body: &Map<String, Value>,
+        fold: Box<dyn StreamFold>,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<RawResponse, Failure> {
+        let total = self.timeouts.total;
+        let call = async { self.receive(self.send(body).await?, fold, on_progress).await };
+        timeout(total, call).await.unwrap_or_else(|_| {
+            let detail = format!("no complete response within {total:?}");
+            Err(self.failures.new_failure(LlmErrorKind::Timeout, &detail))
+        })
+    }
+
+    /// Converts an error of decoding the body.
+    pub(crate) fn decode_failure(&self, error: DecodeError) -> Failure {
+        let kind = match error {
+            DecodeError::Filtered => LlmErrorKind::ContentPolicy,
+            DecodeError::NotAnObject
+            | DecodeError::NoChoices
+            | DecodeError::NoMessage
+            | DecodeError::NoContent => LlmErrorKind::Malformed,
+        };
+        self.failures.new_failure(kind, &error.to_string())
+    }
+
+    async fn send(&self, body: &Map<String, Value>) -> Result<Response, Failure> {
+        let Endpoint { url, headers, .. } = &self.endpoint;
+        let sending = self.client.post(url.clone()).headers(headers.clone()).json(body).send();
+        let limit = self.timeouts.headers;
+        let detail = format!("no headers within {limit:?}");
+        let timed_out = |_| self.failures.new_failure(LlmErrorKind::Timeout, &detail);
+        timeout(limit, sending)
+            .await
+            .map_err(timed_out)?
+            .map_err(|error| self.failures.from_send_error(error))
+    }
+
+    async fn receive(
+        &self,
+        response: Response,
+        fold: Box<dyn StreamFold>,
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<RawResponse, Failure> {
+        let is_success = response.status().is_success();
+        let mut reader = ResponseReader::new(response, &self.failures, self.timeouts.idle);
+        if !is_success {
+            return Err(reader.read_error().await);
+        }
+        let reported_cost = reported_cost(reader.headers(), reader.is_stream());
+        Ok(RawResponse { body: reader.read(fold, on_progress).await?, reported_cost })
+    }
+}
+
+/// Reads the cost from the headers of a proxy. Ignores a cost of 0 for a stream: its headers precede the count of tokens.
+fn reported_cost(headers: &HeaderMap, is_stream: bool) -> Option<f64> {
+    let parse = |name| headers.get(name)?.to_str().ok()?.parse::<f64>().ok();
+    COST_HEADERS.into_iter().find_map(parse).filter(|cost| !is_stream || *cost > 0.0)
+}
