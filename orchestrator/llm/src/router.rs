@@ -66,11 +66,11 @@ mod tests {
         Arc::new(ScriptedLlm::from_json(&script).unwrap())
     }
 
-    async fn ask(router: &MultimodalRouter, message: ChatMessage) -> Result<String, LlmErrorKind> {
+    async fn complete(router: &MultimodalRouter, message: ChatMessage) -> Result<String, LlmErrorKind> {
         let request =
             LlmRequest { messages: vec![ChatMessage::System("be good".into()), message], tools: vec![] };
-        let answer = router.complete(&request, &|_| ()).await;
-        answer.map(|completion| completion.usage.model).map_err(|error| error.kind)
+        let completion = router.complete(&request, &|_| ()).await;
+        completion.map(|completion| completion.usage.model).map_err(|error| error.kind)
     }
 
     fn parts(parts: &[MessagePart]) -> ChatMessage {
@@ -79,18 +79,18 @@ mod tests {
 
     #[tokio::test]
     async fn primary_model_is_used_when_request_has_images_or_is_long() {
-        let answer = json!({ "text": "so" });
+        let response = json!({ "text": "so" });
         let router = MultimodalRouter {
-            primary: scripted("big", &json!([answer, answer, answer])),
+            primary: scripted("big", &json!([response, response, response])),
             secondary: scripted(
                 "small",
-                &json!([answer, { "error": "context_window_exceeded" }, answer, { "error": "rate_limited" }]),
+                &json!([response, { "error": "context_window_exceeded" }, response, { "error": "rate_limited" }]),
             ),
         };
         let (text, image) = (MessagePart::Text("look".into()), MessagePart::Image("data:x".into()));
         let result =
             ChatMessage::ToolResult { call_id: "c".into(), name: "view".into(), parts: vec![image.clone()] };
-        for (message, answered) in [
+        for (message, expected) in [
             (parts(std::slice::from_ref(&text)), Ok("small")),
             (parts(&[text.clone(), image]), Ok("big")),
             (result, Ok("big")),
@@ -98,7 +98,7 @@ mod tests {
             (parts(std::slice::from_ref(&text)), Ok("small")),
             (parts(&[text]), Err(LlmErrorKind::RateLimited)),
         ] {
-            assert_eq!(ask(&router, message).await.as_deref(), answered.as_deref());
+            assert_eq!(complete(&router, message).await.as_deref(), expected.as_deref());
         }
         assert_eq!(router.model(), "big");
     }

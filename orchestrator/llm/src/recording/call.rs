@@ -26,12 +26,8 @@ pub(super) struct RecordedCall {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallResult {
-    Answer {
-        response: Value,
-        usage: TokenUsage,
-        cost: Option<f64>,
-        latency_seconds: f64,
-    },
+    #[serde(rename = "answer")]
+    Response { response: Value, usage: TokenUsage, cost: Option<f64>, latency_seconds: f64 },
     Error {
         #[serde(with = "ErrorName")]
         kind: LlmErrorKind,
@@ -43,7 +39,7 @@ pub(super) enum CallResult {
 impl CallResult {
     /// Converts the response, if there is one.
     pub(super) fn map_response(mut self, map: impl FnOnce(Value) -> Value) -> Self {
-        if let Self::Answer { response, .. } = &mut self {
+        if let Self::Response { response, .. } = &mut self {
             *response = map(response.take());
         }
         self
@@ -52,7 +48,7 @@ impl CallResult {
     /// Returns the cost of the call. 0 if it is unknown.
     pub(super) fn cost(&self) -> f64 {
         match self {
-            Self::Answer { cost, .. } => cost.unwrap_or_default(),
+            Self::Response { cost, .. } => cost.unwrap_or_default(),
             Self::Error { .. } => 0.0,
         }
     }
@@ -61,7 +57,7 @@ impl CallResult {
 impl From<&Result<Completion, LlmError>> for CallResult {
     fn from(result: &Result<Completion, LlmError>) -> Self {
         match result {
-            Ok(Completion { response, usage, cost, latency }) => Self::Answer {
+            Ok(Completion { response, usage, cost, latency }) => Self::Response {
                 response: response.to_stored(),
                 usage: usage.clone(),
                 cost: *cost,
@@ -80,7 +76,7 @@ impl From<CallResult> for Result<Completion, LlmError> {
     fn from(outcome: CallResult) -> Self {
         let duration = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         match outcome {
-            CallResult::Answer { response, usage, cost, latency_seconds } => Ok(Completion {
+            CallResult::Response { response, usage, cost, latency_seconds } => Ok(Completion {
                 response: ModelResponse::from_stored(response),
                 usage,
                 cost,

@@ -45,7 +45,7 @@ impl ScriptedLlm {
     /// Skips the responses that a resumed conversation has in its log, and the errors before them.
     #[must_use]
     pub fn resuming_after(self, responses: usize) -> Self {
-        let is_response = |entry: &Entry| matches!(entry, Entry::Answer { .. });
+        let is_response = |entry: &Entry| matches!(entry, Entry::Response { .. });
         let places = self.script.responses.iter().enumerate().filter(|(_, entry)| is_response(entry));
         let next = match responses {
             0 => 0,
@@ -69,7 +69,7 @@ impl ScriptedLlm {
         request: &LlmRequest,
     ) -> Result<Completion, LlmErrorKind> {
         let (text, calls, usage) = match entry {
-            Entry::Answer { text, calls, usage } => (text.as_deref(), calls, *usage),
+            Entry::Response { text, calls, usage } => (text.as_deref(), calls, *usage),
             Entry::Error(kind) => return Err(*kind),
         };
         let calls: Vec<ToolCall> =

@@ -46,7 +46,7 @@ pub(super) struct Script {
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "EntryFields")]
 pub(super) enum Entry {
-    Answer { text: Option<String>, calls: Vec<ScriptedCall>, usage: Option<ScriptedUsage> },
+    Response { text: Option<String>, calls: Vec<ScriptedCall>, usage: Option<ScriptedUsage> },
     Error(LlmErrorKind),
 }
 
@@ -95,7 +95,7 @@ impl TryFrom<EntryFields> for Entry {
             None if text.is_none() && calls.is_empty() => {
                 Err("a response requires `text`, `tool_calls` or `error`")
             }
-            None => Ok(Self::Answer { text, calls, usage }),
+            None => Ok(Self::Response { text, calls, usage }),
             Some(ScriptedError(kind)) if text.is_none() && calls.is_empty() && usage.is_none() => {
                 Ok(Self::Error(kind))
             }

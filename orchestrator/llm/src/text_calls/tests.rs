@@ -133,7 +133,7 @@ impl Llm for RequestRecorder {
 }
 
 /// Returns the request of the inner model and the converted response when that model returns `text`.
-async fn ask(messages: Vec<ChatMessage>, text: &str) -> (LlmRequest, ModelResponse) {
+async fn complete(messages: Vec<ChatMessage>, text: &str) -> (LlmRequest, ModelResponse) {
     let script = json!({ "responses": [{ "text": text }] }).to_string();
     let inner = Arc::new(RequestRecorder {
         inner: ScriptedLlm::from_json(&script).unwrap(),
@@ -157,7 +157,7 @@ fn is_user_message(message: &ChatMessage, texts: &[&str]) -> bool {
 async fn tools_are_described_and_text_becomes_calls() {
     let messages = vec![ChatMessage::System("be good".into()), ChatMessage::User(vec![text("go")])];
     let (request, response) =
-        ask(messages, "I say it.\n<function=say>\n<parameter=text>hi</parameter>\n").await;
+        complete(messages, "I say it.\n<function=say>\n<parameter=text>hi</parameter>\n").await;
     assert_eq!(request.tools, []);
     let ChatMessage::System(system) = &request.messages[0] else { panic!("{request:?}") };
     for part in [
@@ -189,7 +189,7 @@ async fn calls_are_sent_as_text_and_format_is_repeated_if_malformed() {
     let and = ChatMessage::User(vec![text("and?")]);
     let messages =
         vec![go, assistant("a", r#"{"text":"x"}"#), result("a"), and, assistant("b", "not"), result("b")];
-    let (request, response) = ask(messages, "Done.").await;
+    let (request, response) = complete(messages, "Done.").await;
     let [
         ChatMessage::System(_),
         _,

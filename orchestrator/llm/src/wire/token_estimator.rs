@@ -140,12 +140,12 @@ mod tests {
 
     #[test]
     fn estimate_includes_all_that_is_sent() {
-        let said = json!({ "content": "four", "tool_calls": [{ "function": { "arguments": "\"eight\"!" } }], "kept": "x" });
+        let message = json!({ "content": "four", "tool_calls": [{ "function": { "arguments": "\"eight\"!" } }], "kept": "x" });
         let request = LlmRequest {
             messages: vec![
                 ChatMessage::System("four".into()),
                 ChatMessage::User(vec![MessagePart::Text("四".into()), MessagePart::Image("data:".into())]),
-                ChatMessage::Assistant(AssistantMessage::from_stored(said)),
+                ChatMessage::Assistant(AssistantMessage::from_stored(message)),
             ],
             tools: vec![Tool { name: "t".into(), description: "four".into(), parameters: json!("tw") }],
         };

@@ -14,7 +14,7 @@ use llm::{LlmConfig, RetryPolicy, connect};
 use proxy::{KEY, Proxy};
 use serde_json::json;
 
-async fn ask(proxy: &Proxy, model: &str, is_streamed: bool) -> Result<Completion, LlmError> {
+async fn complete(proxy: &Proxy, model: &str, is_streamed: bool) -> Result<Completion, LlmError> {
     let mut config = LlmConfig {
         base_url: Some(proxy.address.clone()),
         api_key: Some(KEY.into()),
@@ -42,7 +42,7 @@ async fn proxy_works_on_both_wires_and_its_errors_are_classified() {
         ("anthropic/answering", true, (2095, 503), None),
         ("anthropic/answering", false, (2095, 503), None),
     ] {
-        let completion = ask(&proxy, model, is_streamed).await.unwrap();
+        let completion = complete(&proxy, model, is_streamed).await.unwrap();
         assert_eq!(completion.response.message.text, "Hello from the proxy.", "{model} {is_streamed}");
         let usage = &completion.usage;
         assert_eq!((usage.prompt_tokens, usage.completion_tokens), tokens, "{model} {is_streamed}");
@@ -56,7 +56,7 @@ async fn proxy_works_on_both_wires_and_its_errors_are_classified() {
             ("failing", LlmErrorKind::Unavailable),
             ("missing", LlmErrorKind::UnknownModel),
         ] {
-            let error = ask(&proxy, &format!("{wire}/{name}"), true).await.unwrap_err();
+            let error = complete(&proxy, &format!("{wire}/{name}"), true).await.unwrap_err();
             assert_eq!(error.kind, kind, "{wire}/{name}: {error}");
         }
     }

@@ -41,7 +41,7 @@ fn assistant(message: Value) -> ChatMessage {
 }
 
 /// Returns the completion and the reported chunks of its text.
-async fn ask(config: &LlmConfig, request: &LlmRequest) -> (Completion, Vec<String>) {
+async fn complete(config: &LlmConfig, request: &LlmRequest) -> (Completion, Vec<String>) {
     let chunks = Mutex::new(Vec::new());
     let on_progress = |progress| {
         if let LlmProgress::Text(chunk) = progress {
@@ -63,7 +63,7 @@ async fn small_model_streams_counts_and_calls_tools() {
 
 async fn assert_streams_and_counts(server: &Server) {
     let request = LlmRequest { messages: vec![user("Tell me of the sea.")], tools: vec![] };
-    let (completion, chunks) = ask(&config(server, json!({ "ignore_eos": true })), &request).await;
+    let (completion, chunks) = complete(&config(server, json!({ "ignore_eos": true })), &request).await;
     assert!(chunks.len() > 1, "{chunks:?}");
     assert_eq!(chunks.concat(), completion.response.message.text);
     assert_eq!(completion.usage.completion_tokens, 12);
@@ -88,7 +88,7 @@ async fn assert_dropped_call_is_cancelled(server: &Server) {
     start.recv().await.unwrap();
     call.abort();
     let request = LlmRequest { messages: vec![user("Hello.")], tools: vec![] };
-    tokio::time::timeout(SHORT, ask(&config(server, json!({})), &request)).await.unwrap();
+    tokio::time::timeout(SHORT, complete(&config(server, json!({})), &request)).await.unwrap();
 }
 
 /// A grammar enforces the format, which a model of this size does not produce reliably.
@@ -115,7 +115,7 @@ async fn assert_emulates_tool_calls(server: &Server) {
         ],
         tools: vec![Tool { name: "say".into(), description: "Says it.".into(), parameters: schema }],
     };
-    let (completion, _) = ask(&config, &request).await;
+    let (completion, _) = complete(&config, &request).await;
     assert_eq!(completion.response.message.text, "I say it.");
     let calls = completion.response.message.tool_calls;
     assert_eq!((calls.len(), calls[0].name.as_str()), (1, "say"));

@@ -72,7 +72,7 @@ fn invariant(server: &Server) -> InvariantAnalyzer {
 
 fn creation_replies(monitor: &str) -> [Reply; 3] {
     [json!({"id": "s"}), json!("raise \"no\" if: ..."), json!({"monitor_id": monitor})]
-        .map(|answer| Reply::json(200, &answer))
+        .map(|body| Reply::json(200, &body))
 }
 
 #[tokio::test]
@@ -145,14 +145,14 @@ async fn score(reply: Reply) -> (Result<SecurityRisk, String>, Server) {
 
 #[tokio::test]
 async fn grayswan_receives_messages_and_uses_v0s_thresholds() {
-    for (answer, risk) in [
+    for (body, risk) in [
         (json!({"violation": 0.3, "ipi": false}), SecurityRisk::Low),
         (json!({"violation": 0.31, "ipi": null}), SecurityRisk::Medium),
         (json!({"violation": 0.71}), SecurityRisk::High),
         (json!({"violation": 0.0, "ipi": true}), SecurityRisk::High),
         (json!({"output": {"data": {"violation": 0.5}}}), SecurityRisk::Medium),
     ] {
-        assert_eq!(score(Reply::json(200, &answer)).await.0, Ok(risk), "{answer}");
+        assert_eq!(score(Reply::json(200, &body)).await.0, Ok(risk), "{body}");
     }
     let (_, mut server) = score(Reply::json(200, &json!({"violation": 0.1}))).await;
     let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use llm::ProviderLlm;
 
-use crate::scene::{answer, ask, config};
+use crate::scene::{complete, config, response_body};
 use crate::server::{Reply, Server};
 
 #[test]
@@ -23,9 +23,9 @@ fn plain_http_needs_no_certificates() {
 #[tokio::test]
 #[ignore = "run by the test above, in a process of its own"]
 async fn without_certificates() {
-    let server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
+    let server = Server::start(vec![Reply::json(200, &response_body("Hello"))]).await;
     let mut config = config(&server);
-    assert_eq!(ask(&config).await.unwrap().response.message.text, "Hello");
+    assert_eq!(complete(&config).await.unwrap().response.message.text, "Hello");
     config.base_url = Some("https://localhost/v1".into());
     ProviderLlm::new(&config).unwrap();
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::scene::{KEY, answer, ask, config};
+use crate::scene::{KEY, complete, config, response_body};
 use crate::server::{Reply, Server};
 
 #[tokio::test]
@@ -15,10 +15,10 @@ async fn retry_is_a_warning_in_the_span_of_its_model_call() {
         tracing_subscriber::fmt().json().with_max_level(tracing::Level::DEBUG).with_writer(writer);
     let _guard = tracing::subscriber::set_default(subscriber.finish());
     let server =
-        Server::start(vec![Reply::json(503, &json!({})), Reply::json(200, &answer("a-secret"))]).await;
+        Server::start(vec![Reply::json(503, &json!({})), Reply::json(200, &response_body("a-secret"))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    ask(&config).await.unwrap();
+    complete(&config).await.unwrap();
 
     let text = std::fs::read_to_string(log.path()).unwrap();
     assert!(!text.contains("a-secret") && !text.contains(KEY), "{text}");

@@ -40,12 +40,12 @@ pub(crate) fn request() -> LlmRequest {
     }
 }
 
-pub(crate) async fn ask(config: &LlmConfig) -> Result<Completion, LlmError> {
+pub(crate) async fn complete(config: &LlmConfig) -> Result<Completion, LlmError> {
     ProviderLlm::new(config).unwrap().complete(&request(), &|_| ()).await
 }
 
 /// Returns the reported progress, too.
-pub(crate) async fn ask_with_progress(
+pub(crate) async fn complete_with_progress(
     config: &LlmConfig,
 ) -> (Result<Completion, LlmError>, Vec<LlmProgress>) {
     let reports = Mutex::new(Vec::new());
@@ -55,7 +55,7 @@ pub(crate) async fn ask_with_progress(
 }
 
 /// Returns a response as OpenAI sends it.
-pub(crate) fn answer(text: &str) -> Value {
+pub(crate) fn response_body(text: &str) -> Value {
     json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1759489200, "model": "gpt-4o-2024-08-06",
         "choices": [{

@@ -1,6 +1,6 @@
 //! Anthropic's messages.
 
-mod answers;
-mod breaks;
-mod refusals;
+mod errors;
+mod malformed;
+mod responses;
 mod scene;

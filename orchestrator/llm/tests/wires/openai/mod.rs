@@ -1,5 +1,5 @@
 //! OpenAI's chat completions.
 
-mod answers;
-mod breaks;
-mod refusals;
+mod errors;
+mod malformed;
+mod responses;

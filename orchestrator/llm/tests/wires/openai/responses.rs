@@ -4,7 +4,7 @@ use engine::llm::{LlmProgress, ToolCall};
 use protocol::metrics::TokenUsage;
 use serde_json::{Value, json};
 
-use crate::scene::{KEY, answer, ask, ask_with_progress, config};
+use crate::scene::{KEY, complete, complete_with_progress, config, response_body};
 use crate::server::{Reply, Server, ServerEvent};
 
 /// GPT-4o: $2.50 a million in, $10 out.
@@ -24,9 +24,9 @@ fn same_cost(cost: Option<f64>, expected: f64) -> bool {
 
 #[tokio::test]
 async fn response_is_stored_completely() {
-    let mut server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
-    let completion = ask(&config(&server)).await.unwrap();
-    assert_eq!(completion.response.to_stored(), answer("Hello"));
+    let mut server = Server::start(vec![Reply::json(200, &response_body("Hello"))]).await;
+    let completion = complete(&config(&server)).await.unwrap();
+    assert_eq!(completion.response.to_stored(), response_body("Hello"));
     let usage = TokenUsage {
         model: "openai/gpt-4o".into(),
         prompt_tokens: 100,
@@ -58,8 +58,8 @@ async fn response_is_stored_completely() {
 #[tokio::test]
 async fn stream_results_in_the_same_response() {
     let server = Server::start(vec![Reply::stream(&RESPONSE_CHUNKS)]).await;
-    let completion = ask(&config(&server)).await.unwrap();
-    assert_eq!(completion.response.to_stored(), answer("Hello"));
+    let completion = complete(&config(&server)).await.unwrap();
+    assert_eq!(completion.response.to_stored(), response_body("Hello"));
     assert!(same_cost(completion.cost, COST), "{:?}", completion.cost);
 }
 
@@ -69,7 +69,7 @@ async fn text_and_reasoning_are_reported_during_the_stream() {
         let thought = json!({ "choices": [{ "index": 0, "delta": { (name): "hm" } }] }).to_string();
         let events = [&[thought.as_str()][..], &RESPONSE_CHUNKS].concat();
         let server = Server::start(vec![Reply::stream(&events)]).await;
-        let (result, reports) = ask_with_progress(&config(&server)).await;
+        let (result, reports) = complete_with_progress(&config(&server)).await;
         assert_eq!(result.unwrap().response.message.text, "Hello");
         let text_of = |is_text| {
             let chunks = reports.iter().filter_map(move |progress| match progress {
@@ -86,7 +86,7 @@ async fn text_and_reasoning_are_reported_during_the_stream() {
 #[tokio::test]
 async fn connection_closes_after_the_end_of_the_stream() {
     let mut server = Server::start(vec![Reply::stream(&RESPONSE_CHUNKS).then_silence()]).await;
-    assert_eq!(ask(&config(&server)).await.unwrap().response.message.text, "Hello");
+    assert_eq!(complete(&config(&server)).await.unwrap().response.message.text, "Hello");
     server.body().await;
     assert!(matches!(server.next().await, ServerEvent::Disconnected));
 }
@@ -95,13 +95,13 @@ async fn connection_closes_after_the_end_of_the_stream() {
 async fn stream_is_detected_when_its_content_type_is_text() {
     let body: String = RESPONSE_CHUNKS.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
     let server = Server::start(vec![Reply::new(200, &[("content-type", "text/plain")], &body)]).await;
-    assert_eq!(ask(&config(&server)).await.unwrap().response.to_stored(), answer("Hello"));
+    assert_eq!(complete(&config(&server)).await.unwrap().response.to_stored(), response_body("Hello"));
 }
 
 #[tokio::test]
 async fn cost_is_estimated_when_finished_stream_ends_before_usage() {
     let server = Server::start(vec![Reply::stream(&RESPONSE_CHUNKS[..3])]).await;
-    let completion = ask(&config(&server)).await.unwrap();
+    let completion = complete(&config(&server)).await.unwrap();
     assert_eq!((completion.response.message.text.as_str(), completion.usage.completion_tokens), ("Hello", 1));
     assert!(completion.usage.prompt_tokens > 0 && completion.cost.unwrap() > 0.0);
 }
@@ -123,7 +123,7 @@ async fn streamed_calls_keep_the_arguments_of_the_model() {
         arguments: arguments.into(),
         ..Default::default()
     };
-    let response = ask(&config(&server)).await.unwrap().response;
+    let response = complete(&config(&server)).await.unwrap().response;
     assert_eq!(response.message.tool_calls, [call("a", r#"{"command": "ls"}"#), call("b", r#"{"comm"#)]);
 }
 
@@ -131,25 +131,25 @@ async fn streamed_calls_keep_the_arguments_of_the_model() {
 async fn cost_reported_by_the_proxy_is_used() {
     for header in ["x-litellm-response-cost", "llm_provider-x-litellm-response-cost"] {
         let headers = [("content-type", "application/json"), (header, "0.125")];
-        let server = Server::start(vec![Reply::new(200, &headers, &answer("x").to_string())]).await;
-        assert_eq!(ask(&config(&server)).await.unwrap().cost, Some(0.125));
+        let server = Server::start(vec![Reply::new(200, &headers, &response_body("x").to_string())]).await;
+        assert_eq!(complete(&config(&server)).await.unwrap().cost, Some(0.125));
     }
 }
 
 #[tokio::test]
 async fn cost_is_unknown_when_the_model_has_no_price() {
-    let server = Server::start(vec![Reply::json(200, &answer("x"))]).await;
+    let server = Server::start(vec![Reply::json(200, &response_body("x"))]).await;
     let mut config = config(&server);
     config.model = "my-own-model".into();
-    assert_eq!(ask(&config).await.unwrap().cost, None);
+    assert_eq!(complete(&config).await.unwrap().cost, None);
 }
 
 #[tokio::test]
 async fn no_key_is_sent_when_none_is_configured() {
-    let mut server = Server::start(vec![Reply::json(200, &answer("x"))]).await;
+    let mut server = Server::start(vec![Reply::json(200, &response_body("x"))]).await;
     let mut config = config(&server);
     config.api_key = None;
-    ask(&config).await.unwrap();
+    complete(&config).await.unwrap();
     let ServerEvent::Request { head, .. } = server.next().await else { panic!("no request") };
     assert!(!head.contains("authorization"), "{head}");
 }
@@ -160,8 +160,9 @@ async fn refused_parameter_is_dropped() {
         "message": "Unsupported value: 'temperature' does not support 0 with this model.",
         "type": "invalid_request_error", "param": "temperature", "code": "unsupported_value",
     }});
-    let mut server = Server::start(vec![Reply::json(400, &error), Reply::json(200, &answer("x"))]).await;
-    ask(&config(&server)).await.unwrap();
+    let mut server =
+        Server::start(vec![Reply::json(400, &error), Reply::json(200, &response_body("x"))]).await;
+    complete(&config(&server)).await.unwrap();
     assert_eq!(server.body().await["temperature"], 0.0);
     assert_eq!(server.body().await["temperature"], Value::Null);
 }

@@ -6,7 +6,7 @@ use engine::llm::{LlmErrorKind, LlmProgress};
 use serde_json::{Value, json};
 
 use super::scene::{config, events, message};
-use crate::scene::{KEY, ask, ask_with_progress};
+use crate::scene::{KEY, complete, complete_with_progress};
 use crate::server::{Reply, Server};
 
 fn error(kind: &str, message: &str) -> Value {
@@ -41,22 +41,22 @@ async fn each_error_response_has_its_kind() {
         (529, "overloaded_error", "Overloaded", LlmErrorKind::Unavailable),
     ] {
         let server = Server::start(vec![Reply::json(status, &error(kind, message))]).await;
-        let error = ask(&config(&server)).await.unwrap_err();
+        let error = complete(&config(&server)).await.unwrap_err();
         assert_eq!(error.kind, expected, "{status} {message}");
     }
 }
 
 #[tokio::test]
 async fn overload_within_a_stream_is_retried_and_reported() {
-    let answer = message(&json!([{ "type": "text", "text": "Hello" }]));
-    let mut events = events(&answer);
+    let response = message(&json!([{ "type": "text", "text": "Hello" }]));
+    let mut events = events(&response);
     events.truncate(4);
     events.push(error("overloaded_error", "Overloaded").to_string());
     let cut = Reply::stream(&events.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut server = Server::start(vec![cut, Reply::json(200, &answer)]).await;
+    let mut server = Server::start(vec![cut, Reply::json(200, &response)]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    let (result, reports) = ask_with_progress(&config).await;
+    let (result, reports) = complete_with_progress(&config).await;
     assert_eq!(result.unwrap().response.message.text, "Hello");
     let retries = reports.iter().filter(|reports| {
         matches!(reports, LlmProgress::Retrying { attempt: 2, error: LlmErrorKind::Unavailable, .. })
@@ -71,7 +71,7 @@ async fn requested_delay_is_kept() {
     let server = Server::start(vec![limited, Reply::json(200, &message(&json!([])))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    let (result, reports) = ask_with_progress(&config).await;
+    let (result, reports) = complete_with_progress(&config).await;
     result.unwrap();
     let [LlmProgress::Retrying { after, .. }] = reports[..] else { panic!("{reports:?}") };
     assert!(after >= Duration::from_millis(20), "{after:?}");
@@ -81,16 +81,16 @@ async fn requested_delay_is_kept() {
 async fn key_is_not_in_the_error() {
     let refusal = error("authentication_error", &format!("invalid x-api-key: {KEY}"));
     let server = Server::start(vec![Reply::json(401, &refusal)]).await;
-    let error = ask(&config(&server)).await.unwrap_err();
+    let error = complete(&config(&server)).await.unwrap_err();
     assert_eq!(error.detail, "status 401: invalid x-api-key: [redacted]");
 }
 
 #[tokio::test]
 async fn refused_parameter_is_dropped() {
     let refusal = error("invalid_request_error", "`temperature` is deprecated for this model.");
-    let answer = Reply::json(200, &message(&json!([])));
-    let mut server = Server::start(vec![Reply::json(400, &refusal), answer]).await;
-    ask(&config(&server)).await.unwrap();
+    let response = Reply::json(200, &message(&json!([])));
+    let mut server = Server::start(vec![Reply::json(400, &refusal), response]).await;
+    complete(&config(&server)).await.unwrap();
     assert_eq!(server.body().await["temperature"], 0.0);
     assert_eq!(server.body().await.get("temperature"), None);
 }

@@ -6,12 +6,12 @@ use engine::llm::LlmErrorKind;
 use serde_json::{Value, json};
 
 use super::scene::{config, events, message};
-use crate::scene::ask;
+use crate::scene::complete;
 use crate::server::{Reply, Server, ServerEvent};
 
 async fn error_of(reply: Reply) -> (LlmErrorKind, String) {
     let server = Server::start(vec![reply]).await;
-    let error = ask(&config(&server)).await.unwrap_err();
+    let error = complete(&config(&server)).await.unwrap_err();
     (error.kind, error.detail)
 }
 
@@ -29,7 +29,7 @@ async fn stream_is_incomplete_when_cut_before_its_stop_reason() {
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     for end in 0..events.len() {
         let server = Server::start(vec![Reply::stream(&events[..end])]).await;
-        let result = ask(&config(&server)).await;
+        let result = complete(&config(&server)).await;
         if end == events.len() - 1 {
             // Only `message_stop` is missing.
             assert_eq!(result.unwrap().response.message.text, "Hello");
@@ -57,7 +57,7 @@ async fn call_is_retried_when_the_response_is_cut() {
     let server = Server::start(vec![cut, Reply::json(200, &response())]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    assert_eq!(ask(&config).await.unwrap().response.message.text, "Hello");
+    assert_eq!(complete(&config).await.unwrap().response.message.text, "Hello");
 }
 
 #[tokio::test]
@@ -94,12 +94,12 @@ async fn nonsense_in_events_and_blocks_is_ignored() {
     }
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     let server = Server::start(vec![Reply::stream(&events)]).await;
-    let response = ask(&config(&server)).await.unwrap().response;
+    let response = complete(&config(&server)).await.unwrap().response;
     assert_eq!((response.message.text.as_str(), response.message.tool_calls.len()), ("Hello", 1));
 
     let blocks = json!([7, null, {}, { "type": 7 }, { "type": "text" }, { "type": "tool_use" }]);
     let server = Server::start(vec![Reply::json(200, &message(&blocks))]).await;
-    let response = ask(&config(&server)).await.unwrap().response;
+    let response = complete(&config(&server)).await.unwrap().response;
     assert_eq!(response.message.tool_calls[0].arguments, "null");
 }
 
@@ -124,7 +124,7 @@ async fn silent_server_is_a_timeout() {
     let server = Server::start(vec![Reply::stream(&[events[0].as_str()]).then_silence()]).await;
     let mut config = config(&server);
     config.timeouts.idle = Duration::from_millis(100);
-    let error = ask(&config).await.unwrap_err();
+    let error = complete(&config).await.unwrap_err();
     assert_eq!((error.kind, error.detail.as_str()), (LlmErrorKind::Timeout, "no data for 100ms"));
 }
 
@@ -134,7 +134,7 @@ async fn connection_closes_when_the_call_is_dropped() {
     for reply in [Reply::silence(), Reply::stream(&[events[0].as_str()]).then_silence()] {
         let mut server = Server::start(vec![reply]).await;
         let config = config(&server);
-        let call = tokio::spawn(async move { ask(&config).await });
+        let call = tokio::spawn(async move { complete(&config).await });
         server.body().await;
         call.abort();
         assert!(matches!(server.next().await, ServerEvent::Disconnected));

@@ -6,7 +6,7 @@ use engine::llm::LlmErrorKind;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::scene::{answer, ask, config};
+use crate::scene::{complete, config, response_body};
 use crate::server::{Reply, Server, ServerEvent};
 
 /// A timeout that loopback does not exceed, and that a test can wait for.
@@ -17,7 +17,7 @@ async fn error_of(reply: Reply) -> (LlmErrorKind, String) {
     let mut config = config(&server);
     config.timeouts.headers = SHORT * 20;
     config.timeouts.idle = SHORT;
-    let error = ask(&config).await.unwrap_err();
+    let error = complete(&config).await.unwrap_err();
     (error.kind, error.detail)
 }
 
@@ -75,7 +75,7 @@ async fn missing_server_is_a_connection_error() {
     let address = listener.local_addr().unwrap();
     config.base_url = Some(format!("http://{address}/v1?key=not-logged"));
     drop(listener);
-    let error = ask(&config).await.unwrap_err();
+    let error = complete(&config).await.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::Connection);
     assert_eq!(error.detail, format!("{address}: Connection refused (os error 111)"));
 }
@@ -88,14 +88,14 @@ async fn silent_server_is_a_timeout() {
     let server = Server::start(vec![Reply::silence()]).await;
     let mut config = config(&server);
     config.timeouts.headers = SHORT;
-    let error = ask(&config).await.unwrap_err();
+    let error = complete(&config).await.unwrap_err();
     assert_eq!((error.kind, error.detail.as_str()), (LlmErrorKind::Timeout, "no headers within 100ms"));
 
     config.timeouts.headers = SHORT * 20;
     config.timeouts.total = SHORT;
     let server = Server::start(vec![Reply::silence()]).await;
     config.base_url = Some(server.url.clone());
-    let error = ask(&config).await.unwrap_err();
+    let error = complete(&config).await.unwrap_err();
     assert_eq!(
         (error.kind, error.detail.as_str()),
         (LlmErrorKind::Timeout, "no complete response within 100ms")
@@ -108,7 +108,7 @@ async fn finished_stream_is_complete_when_the_server_is_silent() {
     let server = Server::start(vec![Reply::stream(&[finished]).then_silence()]).await;
     let mut config = config(&server);
     config.timeouts.idle = SHORT;
-    assert_eq!(ask(&config).await.unwrap().response.message.text, "Hello");
+    assert_eq!(complete(&config).await.unwrap().response.message.text, "Hello");
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn connection_closes_when_the_call_is_dropped() {
     for reply in [Reply::silence(), Reply::stream(&[r#"{"choices":[]}"#]).then_silence()] {
         let mut server = Server::start(vec![reply]).await;
         let config = config(&server);
-        let call = tokio::spawn(async move { ask(&config).await });
+        let call = tokio::spawn(async move { complete(&config).await });
         server.body().await;
         call.abort();
         assert!(matches!(server.next().await, ServerEvent::Disconnected));
@@ -135,8 +135,8 @@ async fn connection_closes_when_the_call_is_dropped() {
 #[tokio::test]
 async fn call_is_retried_when_the_response_is_cut() {
     let cut = Reply::stream(&[r#"{"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#]);
-    let server = Server::start(vec![cut, Reply::json(200, &answer("Hello"))]).await;
+    let server = Server::start(vec![cut, Reply::json(200, &response_body("Hello"))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    assert_eq!(ask(&config).await.unwrap().response.message.text, "Hello");
+    assert_eq!(complete(&config).await.unwrap().response.message.text, "Hello");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::llm::{LlmErrorKind, LlmProgress};
 use serde_json::{Value, json};
 
-use crate::scene::{KEY, answer, ask, ask_with_progress, config};
+use crate::scene::{KEY, complete, complete_with_progress, config, response_body};
 use crate::server::{Reply, Server};
 
 fn error(message: &str, code: &str) -> Value {
@@ -32,7 +32,7 @@ async fn each_error_response_has_its_kind() {
         (302, &json!({}), LlmErrorKind::BadRequest),
     ] {
         let server = Server::start(vec![Reply::json(status, body)]).await;
-        let error = ask(&config(&server)).await.unwrap_err();
+        let error = complete(&config(&server)).await.unwrap_err();
         assert_eq!(error.kind, kind, "{status} {body}");
     }
 }
@@ -44,17 +44,17 @@ async fn error_within_a_stream_is_classified() {
         r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#,
     ])])
     .await;
-    assert_eq!(ask(&config(&server)).await.unwrap_err().kind, LlmErrorKind::Unavailable);
+    assert_eq!(complete(&config(&server)).await.unwrap_err().kind, LlmErrorKind::Unavailable);
 }
 
 #[tokio::test]
 async fn rate_limit_is_waited_for_and_reported() {
     let body = error("slow down", "rate_limit_exceeded").to_string();
     let limited = Reply::new(429, &[("content-type", "application/json"), ("retry-after-ms", "20")], &body);
-    let mut server = Server::start(vec![limited, Reply::json(200, &answer("Hello"))]).await;
+    let mut server = Server::start(vec![limited, Reply::json(200, &response_body("Hello"))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 3;
-    let (result, reports) = ask_with_progress(&config).await;
+    let (result, reports) = complete_with_progress(&config).await;
     assert_eq!(result.unwrap().response.message.text, "Hello");
     let [LlmProgress::Retrying { attempt: 2, attempts: 3, after, error: LlmErrorKind::RateLimited }] =
         reports[..]
@@ -67,15 +67,15 @@ async fn rate_limit_is_waited_for_and_reported() {
 
 #[tokio::test]
 async fn request_is_not_sent_when_it_exceeds_the_context_window() {
-    let mut server = Server::start(vec![Reply::json(200, &answer("Hello"))]).await;
+    let mut server = Server::start(vec![Reply::json(200, &response_body("Hello"))]).await;
     let mut config = config(&server);
     config.max_input_tokens = Some(2);
-    let error = ask(&config).await.unwrap_err();
+    let error = complete(&config).await.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::ContextWindowExceeded);
     assert!(error.detail.ends_with("tokens, and openai/gpt-4o accepts 2"), "{error}");
     assert_eq!(server.requests(), 0);
     config.max_input_tokens = Some(1000);
-    ask(&config).await.unwrap();
+    complete(&config).await.unwrap();
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn attempts_are_bounded() {
     let mut server = Server::start(vec![Reply::json(503, &json!({}))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 4;
-    let (result, reports) = ask_with_progress(&config).await;
+    let (result, reports) = complete_with_progress(&config).await;
     assert_eq!((result.unwrap_err().kind, reports.len()), (LlmErrorKind::Unavailable, 3));
     assert_eq!(server.requests(), 4);
 }
@@ -94,7 +94,7 @@ async fn wrong_key_is_neither_retried_nor_logged() {
     let mut server = Server::start(vec![Reply::json(401, &body)]).await;
     let mut config = config(&server);
     config.retry.num_retries = 4;
-    let error = ask(&config).await.unwrap_err();
+    let error = complete(&config).await.unwrap_err();
     assert!(error.detail.starts_with("status 401: Incorrect API key provided: [redacted]. xxx"), "{error}");
     assert!(error.detail.chars().count() <= 501 && !format!("{error:?}").contains(KEY), "{error:?}");
     assert_eq!(server.requests(), 1);
@@ -105,7 +105,7 @@ async fn long_requested_delay_is_returned() {
     let server = Server::start(vec![Reply::new(429, &[("llm_provider-retry-after", "3600")], "{}")]).await;
     let mut config = config(&server);
     config.retry.num_retries = 5;
-    let error = ask(&config).await.unwrap_err();
+    let error = complete(&config).await.unwrap_err();
     assert_eq!(error.retry_after, Some(Duration::from_secs(3600)));
     assert!(error.to_string().ends_with("; it asks to wait 3600 s"), "{error}");
 }

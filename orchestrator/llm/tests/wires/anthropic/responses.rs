@@ -5,7 +5,7 @@ use llm::ProviderLlm;
 use serde_json::{Value, json};
 
 use super::scene::{config, events, message};
-use crate::scene::{KEY, ask, ask_with_progress, request};
+use crate::scene::{KEY, complete, complete_with_progress, request};
 use crate::server::{Reply, Server, ServerEvent};
 
 /// $0.80 a million in, $1 written to the cache, $0.08 read from it, $4 out.
@@ -40,7 +40,7 @@ fn stored_without_time(completion: Completion) -> Value {
 async fn request_has_anthropics_format() {
     let text = json!([{ "type": "text", "text": "Hello" }]);
     let mut server = Server::start(vec![Reply::json(200, &message(&text))]).await;
-    let completion = ask(&config(&server)).await.unwrap();
+    let completion = complete(&config(&server)).await.unwrap();
     assert_eq!(completion.response.message.text, "Hello");
 
     let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
@@ -65,7 +65,7 @@ async fn request_has_anthropics_format() {
 #[tokio::test]
 async fn usage_and_cost_include_the_cache() {
     let server = Server::start(vec![Reply::json(200, &message(&json!([])))]).await;
-    let completion = ask(&config(&server)).await.unwrap();
+    let completion = complete(&config(&server)).await.unwrap();
     let usage = completion.usage;
     assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.per_turn_token), (4200, 100, 4300));
     assert_eq!((usage.cache_read_tokens, usage.cache_write_tokens), (3000, 200));
@@ -78,10 +78,10 @@ async fn stream_results_in_the_same_response() {
     for content in [everything(), json!([]), json!([{ "type": "text", "text": "Hello" }])] {
         let message = message(&content);
         let server = Server::start(vec![Reply::json(200, &message), stream(&message)]).await;
-        let complete = ask(&config(&server)).await.unwrap();
-        let streamed = ask(&config(&server)).await.unwrap();
-        assert_eq!((&complete.usage, complete.cost), (&streamed.usage, streamed.cost));
-        assert_eq!(stored_without_time(complete), stored_without_time(streamed));
+        let unstreamed = complete(&config(&server)).await.unwrap();
+        let streamed = complete(&config(&server)).await.unwrap();
+        assert_eq!((&unstreamed.usage, unstreamed.cost), (&streamed.usage, streamed.cost));
+        assert_eq!(stored_without_time(unstreamed), stored_without_time(streamed));
     }
 }
 
@@ -117,7 +117,7 @@ async fn blocks_of_a_message_are_sent_back_unchanged() {
 #[tokio::test]
 async fn text_and_thinking_are_reported_during_the_stream() {
     let server = Server::start(vec![stream(&message(&everything()))]).await;
-    let (_, reports) = ask_with_progress(&config(&server)).await;
+    let (_, reports) = complete_with_progress(&config(&server)).await;
     let (mut text, mut reasoning) = (String::new(), String::new());
     for report in reports {
         match report {
@@ -133,7 +133,7 @@ async fn text_and_thinking_are_reported_during_the_stream() {
 async fn connection_closes_after_the_end_of_the_stream() {
     let text = json!([{ "type": "text", "text": "Hello" }]);
     let mut server = Server::start(vec![stream(&message(&text)).then_silence()]).await;
-    assert_eq!(ask(&config(&server)).await.unwrap().response.message.text, "Hello");
+    assert_eq!(complete(&config(&server)).await.unwrap().response.message.text, "Hello");
     server.body().await;
     assert!(matches!(server.next().await, ServerEvent::Disconnected));
 }
@@ -143,7 +143,7 @@ async fn interleaved_thinking_is_requested() {
     let mut server = Server::start(vec![Reply::json(200, &message(&json!([])))]).await;
     let mut config = config(&server);
     config.reasoning_effort = Some("low".into());
-    ask(&config).await.unwrap();
+    complete(&config).await.unwrap();
     let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
     assert!(head.contains("anthropic-beta: interleaved-thinking-2025-05-14"), "{head}");
     assert_eq!(body["thinking"], json!({ "type": "enabled", "budget_tokens": 2048 }));
