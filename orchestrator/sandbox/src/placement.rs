@@ -5,8 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use engine::sandbox::SandboxError;
+use http::HeaderValue;
 use protocol::{ConversationId, SandboxId};
 use rustix::fs::Access;
+use secrecy::{ExposeSecret, SecretString};
 
 /// How much of the end of what a sandbox wrote is kept for an error, in bytes.
 pub(crate) const KEPT_LOG_LENGTH: usize = 64 << 10;
@@ -72,6 +74,21 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
         // Some libraries print their causes themselves.
         if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
     })
+}
+
+/// Maximum length of a server's message in an error, in characters.
+const MAX_QUOTED_CHARS: usize = 1024;
+
+/// A server's message for one line of a terminal: truncated, and without control characters.
+pub(crate) fn quote(text: &str) -> String {
+    text.chars().take(MAX_QUOTED_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Returns a secret as a header value that is neither logged nor compressed. `None` if a header cannot carry it.
+pub(crate) fn secret_header(secret: &SecretString) -> Option<HeaderValue> {
+    let mut header = HeaderValue::from_str(secret.expose_secret()).ok()?;
+    header.set_sensitive(true);
+    Some(header)
 }
 
 #[cfg(test)]

@@ -1,6 +1,4 @@
 //! One HTTP/2 connection over one byte stream. Ends with the stream, or when it is dropped.
-//!
-//! Every setting differs from its default for a reason that was measured (`reference/connection.md`).
 
 use std::io;
 use std::time::Duration;
@@ -15,23 +13,23 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connect::{ByteStream, ServerUrl};
 
-/// What a request carries: whole, or as it comes.
+/// The body of a request: complete or streaming.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Sends requests over a connection; clones share it.
+/// Sends requests over a connection. Clones share the connection.
 #[derive(Clone)]
-pub(super) struct Requests {
+pub(super) struct RequestSender {
     sender: http2::SendRequest<Body>,
     url: Option<ServerUrl>,
 }
 
-impl Requests {
-    /// Waits until the connection takes another request.
+impl RequestSender {
+    /// Waits until the connection accepts another request.
     pub(super) async fn ready(&mut self) -> hyper::Result<()> {
         self.sender.ready().await
     }
 
-    /// Sends a request, made out to the server's own address when something on the way reads it.
+    /// Sends a request. Its URL is that of the server if a proxy reads it.
     pub(super) fn send_request(
         &mut self,
         mut request: Request<Body>,
@@ -43,25 +41,28 @@ impl Requests {
     }
 }
 
-/// What one body may have in flight. With the default, bodies that nobody reads stop all others.
+/// Maximum unread bytes of one body. With the default, bodies that are not read block all others.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// Never the limit: streams are.
+/// Large enough that only the windows of the streams limit.
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// A server's answers have a handful of short headers.
+/// Responses of a server have a few short headers.
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection and the tasks that drive it.
 pub(super) struct Connection {
-    requests: Requests,
+    sender: RequestSender,
     _tasks: DropGuard,
 }
 
 impl Connection {
-    /// Says HTTP/2's first words on the stream.
-    pub(super) async fn over(stream: Box<dyn ByteStream>, url: Option<&ServerUrl>) -> hyper::Result<Self> {
-        let tasks = Tasks(CancellationToken::new());
+    /// Performs the HTTP/2 handshake.
+    pub(super) async fn handshake(
+        stream: Box<dyn ByteStream>,
+        url: Option<&ServerUrl>,
+    ) -> hyper::Result<Self> {
+        let tasks = ConnectionTasks(CancellationToken::new());
         let guard = tasks.0.clone().drop_guard();
         let (sender, driver) = http2::Builder::new(tasks.clone())
             .timer(TokioTimer::new())
@@ -75,25 +76,25 @@ impl Connection {
             .handshake(TokioIo::new(stream))
             .await?;
         hyper::rt::Executor::execute(&tasks, async move {
-            // However it ends, `requests` is closed then, and the link opens another.
+            // Closes the sender in any case. The link opens another connection then.
             if let Err(error) = driver.await {
                 tracing::debug!(%error, "the connection to an action server broke");
             }
         });
-        Ok(Self { requests: Requests { sender, url: url.cloned() }, _tasks: guard })
+        Ok(Self { sender: RequestSender { sender, url: url.cloned() }, _tasks: guard })
     }
 
-    /// A sender of requests, unless the connection has ended.
-    pub(super) fn requests(&self) -> Option<Requests> {
-        (!self.requests.sender.is_closed()).then(|| self.requests.clone())
+    /// Returns a sender of requests. `None` if the connection has ended.
+    pub(super) fn sender(&self) -> Option<RequestSender> {
+        (!self.sender.sender.is_closed()).then(|| self.sender.clone())
     }
 }
 
-/// Runs what drives one connection until that connection is dropped.
+/// Spawns the tasks of a connection. They are cancelled when the connection is dropped.
 #[derive(Clone)]
-struct Tasks(CancellationToken);
+struct ConnectionTasks(CancellationToken);
 
-impl<F> hyper::rt::Executor<F> for Tasks
+impl<F> hyper::rt::Executor<F> for ConnectionTasks
 where
     F: Future + Send + 'static,
     F::Output: Send,

@@ -1,145 +1,144 @@
-//! Opens connections and makes sure who is at the other end: the same life of the same server.
+//! Opens connections to a server and verifies its boot id.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use engine::sandbox::SandboxError;
 use http::HeaderValue;
 use protocol::BootId;
 use protocol::sandbox_api::ServerInfo;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connection::Connection;
-use super::request::{self, Broken, Refusal};
+use super::request::{self, ErrorResponse, TransportError};
 use crate::connect::{ConnectError, Connector};
-use engine::sandbox::SandboxError;
 
-/// The first pause between attempts; each next one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// The delay between attempts. Doubles each time.
+const MIN_BACKOFF: Duration = Duration::from_millis(10);
+const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// How long whoever must be asked for a server may be away: an engine takes half a minute to start again with many
-/// containers.
-const ENGINE_PATIENCE: Duration = Duration::from_secs(60);
+/// How long the state of a server may be unknown: an engine with many containers needs half a minute to restart.
+const UNKNOWN_STATE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Whether a server that is known to have been there is waited for while nobody can tell that it is gone.
+/// Whether a server that is paused, or whose state is unknown, is awaited beyond the timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
-    /// It may be anything: the patience is all there is.
-    None,
-    /// It was spoken with. While it is paused it is waited for until whoever asks gives up, and for an engine that is away.
-    Known,
+pub(super) enum DialPolicy {
+    /// It is not: the server has not responded yet.
+    FirstConnection,
+    /// It is: without a limit while the server is paused, and for [`UNKNOWN_STATE_TIMEOUT`] while its state is unknown.
+    Reconnect,
 }
 
 /// Opens connections to one server.
 pub(super) struct Dialer {
     connector: Box<dyn Connector>,
     key: HeaderValue,
-    frozen: Frozen,
+    pauses: PauseTracker,
 }
 
-/// When a server was last seen frozen on purpose. Locked only to copy, never across a wait.
+/// Records when a server was last seen paused. The lock is never held across an await.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Frozen(Arc<Mutex<Option<Instant>>>);
+pub(super) struct PauseTracker(Arc<Mutex<Option<Instant>>>);
 
-impl Frozen {
-    /// When that was; nothing: never.
-    pub(super) fn last_seen(&self) -> Option<Instant> {
+impl PauseTracker {
+    /// `None` if the server was never seen paused.
+    pub(super) fn last_paused_at(&self) -> Option<Instant> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn see(&self) {
+    fn record_pause(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 }
 
-/// Why there is no connection to the server that was asked for.
+/// Why no connection was opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum DialError {
     /// The server is certainly gone.
     #[error("{0}")]
     Gone(String),
-    /// There is a server, and it lives another life.
-    #[error("its server was started again: boot id {found} where {expected} was leased")]
-    AnotherLife { expected: BootId, found: BootId },
-    /// The server does not want us: another key.
+    /// The server has restarted.
+    #[error("its server has restarted: its boot id is {found}, that of the lease {expected}")]
+    Restarted { expected: BootId, found: BootId },
+    /// The server rejects the key.
     #[error("{0}")]
     Refused(String),
     /// No attempt succeeded in time.
-    #[error("no connection within {} s, {attempts} attempts: {last}", .patience.as_secs_f32())]
-    OutOfPatience { patience: Duration, attempts: u32, last: String },
+    #[error("no connection within {} s, {attempts} attempts: {last}", .timeout.as_secs_f32())]
+    Timeout { timeout: Duration, attempts: u32, last: String },
 }
 
 impl Dialer {
     pub(super) fn new(connector: Box<dyn Connector>, key: HeaderValue) -> Self {
-        Self { connector, key, frozen: Frozen::default() }
+        Self { connector, key, pauses: PauseTracker::default() }
     }
 
-    pub(super) fn frozen(&self) -> Frozen {
-        self.frozen.clone()
+    pub(super) fn pauses(&self) -> PauseTracker {
+        self.pauses.clone()
     }
 
-    /// How long its server may be out of reach before it counts as lost.
-    pub(super) fn patience(&self) -> Duration {
-        self.connector.patience()
+    /// How long the server may be unreachable before it counts as lost.
+    pub(super) fn reconnect_timeout(&self) -> Duration {
+        self.connector.reconnect_timeout()
     }
 
-    /// Tries for as long as `patience`, with growing pauses, and longer by `trust`. Takes a server of any life when
-    /// `expected` is nothing.
+    /// Retries with backoff until the timeout, or longer if the policy says so. Accepts any boot id if `expected` is `None`.
     pub(super) async fn dial(
         &self,
         expected: Option<&BootId>,
-        patience: Duration,
-        trust: Trust,
+        timeout: Duration,
+        policy: DialPolicy,
     ) -> Result<(Connection, ServerInfo), DialError> {
-        let begun = Instant::now();
-        let mut deadline = begun + patience;
-        let mut pause = FIRST_PAUSE;
-        let mut last = String::from("the server does not answer");
+        let started = Instant::now();
+        let mut deadline = started + timeout;
+        let mut backoff = MIN_BACKOFF;
+        let mut last = String::from("the server does not respond");
         let (mut attempts, mut is_unknown) = (0, false);
-        let may_be_unknown = || trust == Trust::Known && begun.elapsed() < ENGINE_PATIENCE;
+        let may_be_unknown = || policy == DialPolicy::Reconnect && started.elapsed() < UNKNOWN_STATE_TIMEOUT;
         loop {
             attempts += 1;
             match timeout_at(deadline, self.attempt(expected)).await {
-                Ok(Ok(reached)) => return Ok(reached),
-                Ok(Err(Failure::Final(error))) => return Err(error),
-                Ok(Err(Failure::Passing(reason))) => (last, is_unknown) = (reason, false),
+                Ok(Ok(connected)) => return Ok(connected),
+                Ok(Err(Failure::Permanent(error))) => return Err(error),
+                Ok(Err(Failure::Transient(reason))) => (last, is_unknown) = (reason, false),
                 Ok(Err(Failure::Paused(reason))) => {
                     (last, is_unknown) = (reason, false);
-                    if trust == Trust::Known {
-                        self.frozen.see();
-                        deadline = Instant::now() + patience;
+                    if policy == DialPolicy::Reconnect {
+                        self.pauses.record_pause();
+                        deadline = Instant::now() + timeout;
                     }
                 }
                 Ok(Err(Failure::Unknown(reason))) => {
                     (last, is_unknown) = (reason, true);
                     if may_be_unknown() {
-                        deadline = Instant::now() + patience;
+                        deadline = Instant::now() + timeout;
                     }
                 }
-                // An engine that comes back takes connections before it answers.
-                Err(_elapsed) if is_unknown && may_be_unknown() => deadline = Instant::now() + patience,
-                Err(_elapsed) => return Err(DialError::OutOfPatience { patience, attempts, last }),
+                // An engine that restarts accepts connections before it responds.
+                Err(_elapsed) if is_unknown && may_be_unknown() => deadline = Instant::now() + timeout,
+                Err(_elapsed) => return Err(DialError::Timeout { timeout, attempts, last }),
             }
-            if Instant::now() + pause >= deadline {
-                return Err(DialError::OutOfPatience { patience, attempts, last });
+            if Instant::now() + backoff >= deadline {
+                return Err(DialError::Timeout { timeout, attempts, last });
             }
-            sleep(pause).await;
-            pause = LONGEST_PAUSE.min(pause * 2);
+            sleep(backoff).await;
+            backoff = MAX_BACKOFF.min(backoff * 2);
         }
     }
 
     async fn attempt(&self, expected: Option<&BootId>) -> Result<(Connection, ServerInfo), Failure> {
         let stream = self.connector.connect().await?;
-        let connection = Connection::over(stream, self.connector.url()).await.map_err(Failure::passing)?;
-        let mut requests = connection.requests().ok_or(Failure::passing("the stream ended at once"))?;
-        let response = request::send(&mut requests, request::info(&self.key)).await?;
+        let connection =
+            Connection::handshake(stream, self.connector.url()).await.map_err(Failure::transient)?;
+        let mut sender = connection.sender().ok_or(Failure::transient("the stream ended immediately"))?;
+        let response = request::send(&mut sender, request::info(&self.key)).await?;
         if !response.status().is_success() {
-            return Err(request::refusal(response).await.into());
+            return Err(request::read_error(response).await.into());
         }
         let info: ServerInfo = request::read_json(response).await?;
         match expected {
-            Some(expected) if *expected != info.boot_id => Err(Failure::Final(DialError::AnotherLife {
+            Some(expected) if *expected != info.boot_id => Err(Failure::Permanent(DialError::Restarted {
                 expected: expected.clone(),
                 found: info.boot_id,
             })),
@@ -149,41 +148,41 @@ impl Dialer {
 }
 
 enum Failure {
-    Final(DialError),
-    Passing(String),
+    Permanent(DialError),
+    Transient(String),
     Paused(String),
     Unknown(String),
 }
 
 impl Failure {
-    fn passing(reason: impl fmt::Display) -> Self {
-        Self::Passing(reason.to_string())
+    fn transient(reason: impl fmt::Display) -> Self {
+        Self::Transient(reason.to_string())
     }
 }
 
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         match error {
-            ConnectError::Gone(detail) => Self::Final(DialError::Gone(detail)),
+            ConnectError::Gone(detail) => Self::Permanent(DialError::Gone(detail)),
             ConnectError::Paused(detail) => Self::Paused(detail),
             ConnectError::Unknown(detail) => Self::Unknown(detail),
-            failed @ ConnectError::Failed { .. } => Self::passing(failed),
+            failed @ ConnectError::Failed { .. } => Self::transient(failed),
         }
     }
 }
 
-impl From<Broken> for Failure {
-    fn from(broken: Broken) -> Self {
-        Self::passing(broken)
+impl From<TransportError> for Failure {
+    fn from(error: TransportError) -> Self {
+        Self::transient(error)
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        if refusal.is_for_the_key() {
-            Self::Final(DialError::Refused(refusal.to_string()))
+impl From<ErrorResponse> for Failure {
+    fn from(error: ErrorResponse) -> Self {
+        if error.is_unauthorized() {
+            Self::Permanent(DialError::Refused(error.to_string()))
         } else {
-            Self::passing(refusal)
+            Self::transient(error)
         }
     }
 }

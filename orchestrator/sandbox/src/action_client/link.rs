@@ -1,7 +1,6 @@
-//! Keeps one connection to a server, and opens another when it has broken and is asked for.
+//! One connection to a server, which is reopened on demand after it breaks.
 //!
-//! One task owns it; everyone else asks that task. It never opens a connection that nobody asked for, and ends with
-//! the [`Link`].
+//! One task owns the connection, and opens it only when a sender is requested. The task ends with the [`Link`].
 
 use std::sync::Arc;
 
@@ -10,73 +9,73 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connection::{Connection, Requests};
-use super::dialer::{DialError, Dialer, Frozen, Trust};
+use super::connection::{Connection, RequestSender};
+use super::dialer::{DialError, DialPolicy, Dialer, PauseTracker};
 
-/// Those who ask wait for the same connection; a full queue only makes them wait in front of it.
-const ASKING_AT_ONCE: usize = 16;
+/// Bounds the queue of the task. With a full queue, callers wait in front of it.
+const MAX_QUEUED_CALLERS: usize = 16;
 
-type Answer = Result<Requests, DialError>;
+type SenderResult = Result<RequestSender, DialError>;
 
-/// A connection that is made again when it breaks.
 pub(super) struct Link {
-    asking: mpsc::Sender<oneshot::Sender<Answer>>,
-    frozen: Frozen,
-    _keeper: AbortOnDropHandle<()>,
+    queue: mpsc::Sender<oneshot::Sender<SenderResult>>,
+    pauses: PauseTracker,
+    _task: AbortOnDropHandle<()>,
 }
 
 impl Link {
-    /// Keeps `connection`, and after it others to the life `boot_id` of the same server. Without one, the first is opened
-    /// when it is asked for.
-    pub(super) fn keep(dialer: Arc<Dialer>, connection: Option<Connection>, boot_id: BootId) -> Self {
-        let (asking, asked) = mpsc::channel(ASKING_AT_ONCE);
-        let frozen = dialer.frozen();
-        let keeper = Keeper { dialer, connection, boot_id, asked };
-        Self { asking, frozen, _keeper: AbortOnDropHandle::new(tokio::spawn(keeper.run())) }
+    /// Starts with `connection`, and opens others only to the server with this boot id. Without a connection, the first one
+    /// is opened on demand.
+    pub(super) fn new(dialer: Arc<Dialer>, connection: Option<Connection>, boot_id: BootId) -> Self {
+        let (queue, callers) = mpsc::channel(MAX_QUEUED_CALLERS);
+        let pauses = dialer.pauses();
+        let task = LinkTask { dialer, connection, boot_id, callers };
+        Self { queue, pauses, _task: AbortOnDropHandle::new(tokio::spawn(task.run())) }
     }
 
-    /// When the server was last seen frozen on purpose, by those who waited for a connection; nothing: never.
-    pub(super) fn last_frozen(&self) -> Option<Instant> {
-        self.frozen.last_seen()
+    /// Returns when the server was last seen paused. `None` if never.
+    pub(super) fn last_paused_at(&self) -> Option<Instant> {
+        self.pauses.last_paused_at()
     }
 
-    /// A connection that was open a moment ago.
-    pub(super) async fn requests(&self) -> Answer {
-        let (answer, answered) = oneshot::channel();
-        let ended = |()| DialError::Gone("the task that keeps its connection has ended".into());
-        self.asking.send(answer).await.map_err(|_| ended(()))?;
-        answered.await.map_err(|_| ended(()))?
+    /// Returns a sender over an open connection. It may break at any time.
+    pub(super) async fn sender(&self) -> SenderResult {
+        let (caller, result) = oneshot::channel();
+        let ended = || DialError::Gone("the task of its connection has ended".into());
+        self.queue.send(caller).await.map_err(|_| ended())?;
+        result.await.map_err(|_| ended())?
     }
 }
 
-struct Keeper {
+struct LinkTask {
     dialer: Arc<Dialer>,
     connection: Option<Connection>,
     boot_id: BootId,
-    asked: mpsc::Receiver<oneshot::Sender<Answer>>,
+    callers: mpsc::Receiver<oneshot::Sender<SenderResult>>,
 }
 
-impl Keeper {
+impl LinkTask {
     async fn run(mut self) {
-        while let Some(answer) = self.asked.recv().await {
-            let requests = self.requests().await;
-            if requests.is_err() {
-                // Who asked meanwhile has waited as long: one after another they would wait for many patiences.
-                while let Ok(waiting) = self.asked.try_recv() {
-                    let _ = waiting.send(requests.clone()); // gone: no longer interested
+        while let Some(caller) = self.callers.recv().await {
+            let sender = self.sender().await;
+            if sender.is_err() {
+                // The other callers have waited for the same attempt. Otherwise each would wait for a timeout of its own.
+                while let Ok(waiting) = self.callers.try_recv() {
+                    let _ = waiting.send(sender.clone());
                 }
             }
-            let _ = answer.send(requests);
+            let _ = caller.send(sender); // fails if the caller was dropped
         }
     }
 
-    async fn requests(&mut self) -> Answer {
-        if let Some(requests) = self.connection.as_ref().and_then(Connection::requests) {
-            return Ok(requests);
+    async fn sender(&mut self) -> SenderResult {
+        if let Some(sender) = self.connection.as_ref().and_then(Connection::sender) {
+            return Ok(sender);
         }
-        let patience = self.dialer.patience();
-        let (connection, _info) = self.dialer.dial(Some(&self.boot_id), patience, Trust::Known).await?;
-        let ended = || DialError::Gone("the new connection ended at once".into());
-        self.connection.insert(connection).requests().ok_or_else(ended)
+        let timeout = self.dialer.reconnect_timeout();
+        let (connection, _info) =
+            self.dialer.dial(Some(&self.boot_id), timeout, DialPolicy::Reconnect).await?;
+        let ended = || DialError::Gone("the new connection ended immediately".into());
+        self.connection.insert(connection).sender().ok_or_else(ended)
     }
 }

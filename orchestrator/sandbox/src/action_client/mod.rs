@@ -1,22 +1,23 @@
 //! The one client of action servers, the same for every backend.
 //!
-//! It is given a way to open byte streams, speaks HTTP/2 over one at a time, and opens another when that breaks. It
-//! never runs an action twice: it asks again by the action's id, from the byte it has heard last. It ends when it is
-//! dropped; what runs in the sandbox goes on.
+//! Uses HTTP/2 over a byte stream of a [`Connector`], and opens another stream when that breaks. Never runs an action twice:
+//! it attaches by the action's id and resumes after the last received byte. Dropping the client does not stop what runs in
+//! the sandbox.
 
-mod answer;
 mod connection;
 mod dialer;
-mod door;
-mod heard;
+mod execute;
 mod link;
-mod perform;
-mod program;
+mod observation;
+mod output_cursor;
+mod process;
 mod request;
+mod resume_backoff;
+mod running_actions;
 #[cfg(test)]
 mod tests;
 mod transfer;
-mod under_way;
+mod tunnel;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,23 +41,24 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::connect::{ConnectError, Connector};
-use dialer::{DialError, Dialer, Trust};
+use crate::placement::secret_header;
+use dialer::{DialError, DialPolicy, Dialer};
 use link::Link;
-pub(crate) use under_way::ActionsUnderWay;
+pub(crate) use running_actions::RunningActions;
 
-/// How many actions may be under way in one sandbox. Far above what agents do, and below the streams that a server
-/// takes: a request above those would wait in silence.
-const ACTIONS_AT_ONCE: usize = 128;
+/// Maximum number of concurrent actions in one sandbox. Far more than agents use, and less than the streams of a connection:
+/// HTTP/2 would queue further requests silently.
+const MAX_CONCURRENT_ACTIONS: usize = 128;
 
-/// A server that lives answers in milliseconds.
-const ALIVE_WAIT: Duration = Duration::from_secs(1);
+/// A healthy server responds in milliseconds.
+const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long one look at a port waits: below the wait for an answer's head.
-const LONGEST_LOOK: Duration = Duration::from_secs(30);
+/// Maximum time of one request that waits for a port. Must be less than the timeout of a response.
+const MAX_PORT_WAIT: Duration = Duration::from_secs(30);
 
-/// Where a sandbox's server is and what it asks for.
+/// The parameters of a connection to a sandbox's server.
 pub(crate) struct Address {
-    /// The backend that placed it.
+    /// The backend that created it.
     pub(crate) runtime: &'static str,
     pub(crate) sandbox: SandboxId,
     pub(crate) key: SecretString,
@@ -65,15 +67,15 @@ pub(crate) struct Address {
 
 impl From<Address> for ServerAccess {
     fn from(address: Address) -> Self {
-        Self { key: address.key, streams: Box::new(Streams(address.connector)) }
+        Self { key: address.key, streams: Box::new(ConnectorStreams(address.connector)) }
     }
 }
 
-/// Streams to a server for somebody else than our client.
-struct Streams(Box<dyn Connector>);
+/// Opens raw streams, for callers that do not use [`ActionClient`].
+struct ConnectorStreams(Box<dyn Connector>);
 
 #[async_trait]
-impl OpenStream for Streams {
+impl OpenStream for ConnectorStreams {
     async fn open(&self) -> Result<Box<dyn ByteStream>, SandboxError> {
         self.0.connect().await.map_err(|error| match error {
             ConnectError::Gone(detail) => SandboxError::Lost { detail },
@@ -86,80 +88,76 @@ impl OpenStream for Streams {
     }
 }
 
-/// Speaks with one life of one action server.
+/// A client of one action server. A restarted server, which has another boot id, counts as lost.
 pub(crate) struct ActionClient {
     lease: SandboxLeased,
     link: Link,
-    /// A second connection, for what carries much: actions do not wait behind it.
+    /// A second connection for large transfers, so that they do not delay actions.
     bulk: Link,
     key: HeaderValue,
     slots: Semaphore,
-    under_way: ActionsUnderWay,
+    running: RunningActions,
 }
 
 impl ActionClient {
-    /// Speaks with a server that was just started, and takes its lease.
-    pub(crate) async fn first(address: Address, patience: Duration) -> Result<Self, SandboxError> {
-        Self::speak(address, None, patience).await.map_err(|error| match error {
+    /// Connects to a server that was just started.
+    pub(crate) async fn connect(address: Address, timeout: Duration) -> Result<Self, SandboxError> {
+        Self::dial(address, None, timeout).await.map_err(|error| match error {
             DialError::Refused(detail) => SandboxError::Refused { detail },
             other => SandboxError::Start { detail: other.to_string(), logs: String::new() },
         })
     }
 
-    /// Speaks again with the life of the server that the lease names, or without one with whichever it lives.
-    pub(crate) async fn again(address: Address, boot_id: Option<&BootId>) -> Result<Self, SandboxError> {
-        let patience = address.connector.patience();
-        Self::speak(address, boot_id, patience).await.map_err(|error| match error {
+    /// Connects to an existing server. Accepts any boot id if `boot_id` is `None`.
+    pub(crate) async fn reconnect(address: Address, boot_id: Option<&BootId>) -> Result<Self, SandboxError> {
+        let timeout = address.connector.reconnect_timeout();
+        Self::dial(address, boot_id, timeout).await.map_err(|error| match error {
             DialError::Refused(detail) => SandboxError::Refused { detail },
             other => SandboxError::Lost { detail: other.to_string() },
         })
     }
 
-    /// Whether its server answers now.
-    pub(crate) async fn answers(&self) -> bool {
-        let asked = async {
-            let mut requests = self.link.requests().await.ok()?;
-            request::send(&mut requests, request::info(&self.key)).await.ok()
+    /// Whether the server responds.
+    pub(crate) async fn is_healthy(&self) -> bool {
+        let response = async {
+            let mut sender = self.link.sender().await.ok()?;
+            request::send(&mut sender, request::info(&self.key)).await.ok()
         };
-        let answer = timeout(ALIVE_WAIT, asked).await.ok().flatten();
-        answer.is_some_and(|answer| answer.status().is_success())
+        let response = timeout(HEALTH_CHECK_TIMEOUT, response).await.ok().flatten();
+        response.is_some_and(|response| response.status().is_success())
     }
 
-    /// The same server, whose sandbox has got another name.
-    pub(crate) fn known_as(self, sandbox_id: SandboxId) -> Self {
+    /// Returns the client with the new id of a renamed sandbox.
+    pub(crate) fn with_sandbox_id(self, sandbox_id: SandboxId) -> Self {
         Self { lease: SandboxLeased { sandbox_id, ..self.lease }, ..self }
     }
 
-    async fn speak(
-        address: Address,
-        boot_id: Option<&BootId>,
-        patience: Duration,
-    ) -> Result<Self, DialError> {
-        let key = request::key_header(&address.key)?;
+    async fn dial(address: Address, boot_id: Option<&BootId>, timeout: Duration) -> Result<Self, DialError> {
+        let key = secret_header(&address.key)
+            .ok_or_else(|| DialError::Refused("the key cannot be sent in a header".into()))?;
         let dialer = Arc::new(Dialer::new(address.connector, key.clone()));
-        let (connection, info) = dialer.dial(boot_id, patience, Trust::None).await?;
+        let (connection, info) = dialer.dial(boot_id, timeout, DialPolicy::FirstConnection).await?;
         let lease = SandboxLeased {
             runtime: address.runtime.to_owned(),
             sandbox_id: address.sandbox,
             boot_id: info.boot_id.clone(),
             working_dir: info.working_dir,
         };
-        let bulk = Link::keep(Arc::clone(&dialer), None, info.boot_id.clone());
-        let link = Link::keep(dialer, Some(connection), info.boot_id);
+        let bulk = Link::new(Arc::clone(&dialer), None, info.boot_id.clone());
+        let link = Link::new(dialer, Some(connection), info.boot_id);
         Ok(Self {
             lease,
             link,
             bulk,
             key,
-            slots: Semaphore::new(ACTIONS_AT_ONCE),
-            under_way: ActionsUnderWay::default(),
+            slots: Semaphore::new(MAX_CONCURRENT_ACTIONS),
+            running: RunningActions::default(),
         })
     }
 
-    /// Tells `under_way` which actions it sends and which have ended.
-    pub(crate) fn telling(mut self, under_way: ActionsUnderWay) -> Self {
-        self.under_way = under_way;
-        self
+    /// Returns the client with a shared registry of its running actions.
+    pub(crate) fn with_running_actions(self, running: RunningActions) -> Self {
+        Self { running, ..self }
     }
 }
 
@@ -177,19 +175,19 @@ impl Sandbox for ActionClient {
     ) -> Result<Observation, SandboxError> {
         let _slot = self.slots.try_acquire().map_err(|_| SandboxError::Refused {
             detail: format!(
-                "{ACTIONS_AT_ONCE} actions are under way in this sandbox, action {id} is not sent"
+                "action {id} was not sent: {MAX_CONCURRENT_ACTIONS} actions are running in this sandbox"
             ),
         })?;
-        self.under_way.began(id);
-        let ended = perform::perform(&self.link, &self.key, id, request, on_output).await;
-        // Also after an error: what became of it is unknown then, and the lost sandbox has nobody to ask.
-        self.under_way.ended(id);
-        ended
+        self.running.insert(id);
+        let result = execute::execute(&self.link, &self.key, id, request, on_output).await;
+        // Also after an error: the sandbox is lost then, and the action cannot be cancelled.
+        self.running.remove(id);
+        result
     }
 
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
-        match request::ask(&self.link, || request::cancel(&self.key, id)).await? {
-            Err(refusal) if !is_over(refusal.code) => Err(refusal.into()),
+        match request::send_with_retries(&self.link, || request::cancel(&self.key, id)).await? {
+            Err(error) if !is_over(error.code) => Err(error.into()),
             _ => Ok(()),
         }
     }
@@ -213,8 +211,8 @@ impl SandboxProcesses for ActionClient {
         let body: Bytes = serde_json::to_vec(variables)
             .map_err(|error| SandboxError::Malformed { detail: format!("the environment: {error}") })?
             .into();
-        let request = || request::request(&self.key, Method::PUT, "/v1/environment", body.clone());
-        request::ask(&self.link, request).await??;
+        let request = || request::new(&self.key, Method::PUT, "/v1/environment", body.clone());
+        request::send_with_retries(&self.link, request).await??;
         Ok(())
     }
 
@@ -225,20 +223,20 @@ impl SandboxProcesses for ActionClient {
         stdin: Option<ByteSource>,
         on_output: &OnProgramOutput<'_>,
     ) -> Result<ProcessExit, SandboxError> {
-        program::run(&self.link, &self.key, id, request, stdin, on_output).await
+        process::run(&self.link, &self.key, id, request, stdin, on_output).await
     }
 
     async fn kill_process(&self, id: &ProcessId) -> Result<(), SandboxError> {
-        program::end(&self.link, &self.key, id).await
+        process::kill(&self.link, &self.key, id).await
     }
 }
 
 #[async_trait]
 impl SandboxStreams for ActionClient {
     async fn open(&self, door: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
-        // Keys must not wait behind what is downloaded.
+        // Keystrokes must not be delayed by transfers.
         let link = if matches!(door, StreamTarget::Terminal(_)) { &self.link } else { &self.bulk };
-        door::open(link, &self.key, door).await
+        tunnel::open(link, &self.key, door).await
     }
 
     async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
@@ -248,7 +246,7 @@ impl SandboxStreams for ActionClient {
     async fn wait_for_port(&self, port: u16, patience: Duration) -> Result<bool, SandboxError> {
         let deadline = Instant::now() + patience;
         loop {
-            let wait = deadline.saturating_duration_since(Instant::now()).min(LONGEST_LOOK);
+            let wait = deadline.saturating_duration_since(Instant::now()).min(MAX_PORT_WAIT);
             let state: PortState = self.get(&format!("/v1/ports/{port}?wait={}", wait.as_secs_f64())).await?;
             if state.listening || Instant::now() >= deadline {
                 return Ok(state.listening);
@@ -260,12 +258,12 @@ impl SandboxStreams for ActionClient {
 #[async_trait]
 impl SandboxFiles for ActionClient {
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
-        let path = format!("/v1/files/stat?follow=true&path={}", request::escaped(path));
-        let request = || request::request(&self.key, Method::GET, &path, Bytes::new());
-        match request::ask(&self.link, request).await? {
+        let path = format!("/v1/files/stat?follow=true&path={}", request::percent_encode(path));
+        let request = || request::new(&self.key, Method::GET, &path, Bytes::new());
+        match request::send_with_retries(&self.link, request).await? {
             Ok(response) => Ok(Some(request::read_json(response).await?)),
-            Err(refusal) if refusal.code == ErrorCode::NotFound => Ok(None),
-            Err(refusal) => Err(refusal.into()),
+            Err(error) if error.code == ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -280,24 +278,27 @@ impl SandboxFiles for ActionClient {
         mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError> {
-        transfer::upload(&self.bulk, &self.key, transfer::Target { path, shape, mode }, content).await
+        transfer::upload(&self.bulk, &self.key, transfer::UploadTarget { path, kind: shape, mode }, content)
+            .await
     }
 }
 
 impl ActionClient {
-    /// Hands over what a sandbox was asked to have in its environment, before anything runs in it.
-    pub(crate) async fn begin_with(&self, variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
+    /// Sets the environment of a new sandbox, before anything runs in it.
+    pub(crate) async fn set_initial_environment(
+        &self,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<(), SandboxError> {
         if variables.is_empty() { Ok(()) } else { self.set_environment(variables).await }
     }
 
-    /// An answer that is one JSON value.
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, SandboxError> {
-        let request = || request::request(&self.key, Method::GET, path, Bytes::new());
-        Ok(request::read_json(request::ask(&self.link, request).await??).await?)
+        let request = || request::new(&self.key, Method::GET, path, Bytes::new());
+        Ok(request::read_json(request::send_with_retries(&self.link, request).await??).await?)
     }
 }
 
-/// Whether nothing of an action or a program runs now or soon: it was never sent, or is long over.
+/// Whether this error means that an action or a program does not run: it was never sent, or has ended.
 fn is_over(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::NotFound | ErrorCode::Gone)
 }

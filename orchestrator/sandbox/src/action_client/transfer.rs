@@ -1,6 +1,7 @@
-//! Files and folders on their way, as streams. Not sent again when a connection breaks: the source is used up by then.
+//! Streaming uploads and downloads of files and folders. They are not retried after a broken connection, because the source is
+//! consumed by then.
 //!
-//! A server that neither takes nor gives a byte for a minute has failed; a source of ours may take its time.
+//! A server that moves no byte for a minute has failed. A source on the host may take longer.
 
 use std::io;
 use std::pin::Pin;
@@ -19,124 +20,127 @@ use protocol::sandbox_api::FileMode;
 use tokio::time::{sleep, timeout};
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use super::connection::{Body, Requests};
+use super::connection::{Body, RequestSender};
 use super::link::Link;
-use super::request::{self, Broken, escaped};
+use super::request::{self, TransportError, percent_encode};
 
-/// What is read of a source at once.
-const PIECE: usize = 256 << 10;
+/// The size of the chunks in which a source is read.
+const CHUNK_BYTES: usize = 256 << 10;
 
-/// How long nothing may move.
-const STALL: Duration = Duration::from_secs(60);
+/// Maximum time without a byte.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where something goes.
-pub(super) struct Target<'a> {
+pub(super) struct UploadTarget<'a> {
     pub(super) path: &'a str,
-    pub(super) shape: TransferKind,
+    pub(super) kind: TransferKind,
     pub(super) mode: Option<FileMode>,
 }
 
-fn route(path: &str, shape: TransferKind) -> String {
-    let route = match shape {
+fn route(path: &str, kind: TransferKind) -> String {
+    let route = match kind {
         TransferKind::File => "/v1/files",
         TransferKind::Tree => "/v1/files/tree",
     };
-    format!("{route}?path={}", escaped(path))
+    format!("{route}?path={}", percent_encode(path))
 }
 
-/// What lies at a path, from its first byte on.
+/// Returns the content of a file or folder.
 pub(super) async fn download(
     link: &Link,
     key: &HeaderValue,
     path: &str,
-    shape: TransferKind,
+    kind: TransferKind,
 ) -> Result<ByteSource, SandboxError> {
-    let route = route(path, shape);
-    let response = request::ask(link, || request::request(key, Method::GET, &route, Bytes::new())).await??;
-    let pieces = futures_util::stream::try_unfold(response.into_body(), |mut body: Incoming| async move {
-        match timeout(STALL, body.frame()).await {
+    let route = route(path, kind);
+    let download = || request::new(key, Method::GET, &route, Bytes::new());
+    let response = request::send_with_retries(link, download).await??;
+    let chunks = futures_util::stream::try_unfold(response.into_body(), |mut body: Incoming| async move {
+        match timeout(STALL_TIMEOUT, body.frame()).await {
             Ok(None) => Ok(None),
-            Ok(Some(Ok(piece))) => Ok(Some((piece.into_data().unwrap_or_default(), body))),
-            Ok(Some(Err(error))) => Err(io::Error::other(Broken::from(error))),
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the sandbox sends nothing more")),
+            Ok(Some(Ok(chunk))) => Ok(Some((chunk.into_data().unwrap_or_default(), body))),
+            Ok(Some(Err(error))) => Err(io::Error::other(TransportError::from(error))),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the sandbox has stopped sending")),
         }
     });
-    // A piece without a byte would be read as the end.
-    let pieces = pieces.try_filter(|piece: &Bytes| std::future::ready(!piece.is_empty()));
-    Ok(Box::new(StreamReader::new(Box::pin(pieces))))
+    // `StreamReader` would treat an empty chunk as the end.
+    let chunks = chunks.try_filter(|chunk: &Bytes| std::future::ready(!chunk.is_empty()));
+    Ok(Box::new(StreamReader::new(Box::pin(chunks))))
 }
 
-/// Puts a source's bytes where they are to go.
+/// Writes the bytes of a source to a file, or unpacks them into a folder.
 pub(super) async fn upload(
     link: &Link,
     key: &HeaderValue,
-    target: Target<'_>,
+    target: UploadTarget<'_>,
     content: ByteSource,
 ) -> Result<(), SandboxError> {
-    let mode = target.mode.filter(|_| target.shape == TransferKind::File);
+    let mode = target.mode.filter(|_| target.kind == TransferKind::File);
     let mode = mode.map(|mode| format!("&mode={:04o}", mode.bits())).unwrap_or_default();
-    let route = format!("{}{mode}", route(target.path, target.shape));
-    let moved = Arc::new(Moved::default());
-    let pieces =
-        Watched { pieces: ReaderStream::with_capacity(content, PIECE).boxed(), moved: Arc::clone(&moved) };
-    let body = StreamBody::new(pieces.map_ok(Frame::data)).boxed_unsync();
-    let mut requests = link.requests().await?;
-    let response = send(&mut requests, request::carrying(key, Method::PUT, &route, body), &moved).await;
-    let response = response.map_err(|broken| SandboxError::Host {
-        doing: format!("sending {} into the sandbox", target.path),
-        source: io::Error::other(broken),
+    let route = format!("{}{mode}", route(target.path, target.kind));
+    let progress = Arc::new(UploadProgress::default());
+    let chunks = ReaderStream::with_capacity(content, CHUNK_BYTES).boxed();
+    let chunks = MonitoredStream { chunks, progress: Arc::clone(&progress) };
+    let body = StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync();
+    let mut sender = link.sender().await?;
+    let response = send(&mut sender, request::streaming(key, Method::PUT, &route, body), &progress).await;
+    let response = response.map_err(|error| SandboxError::Host {
+        doing: format!("uploading {}", target.path),
+        source: io::Error::other(error),
     })?;
-    if response.status().is_success() { Ok(()) } else { Err(request::refusal(response).await.into()) }
+    if response.status().is_success() { Ok(()) } else { Err(request::read_error(response).await.into()) }
 }
 
-/// Waits for the answer's head for as long as bytes move, or we ourselves have none to send.
+/// Waits for the head of the response as long as bytes move, or the source has none.
 async fn send(
-    requests: &mut Requests,
+    sender: &mut RequestSender,
     request: Request<Body>,
-    moved: &Moved,
-) -> Result<Response<Incoming>, Broken> {
-    let answered = async {
-        requests.ready().await?;
-        requests.send_request(request).await
+    progress: &UploadProgress,
+) -> Result<Response<Incoming>, TransportError> {
+    let response = async {
+        sender.ready().await?;
+        sender.send_request(request).await
     };
     let stalled = async {
         loop {
-            let before = moved.pieces.load(Ordering::Relaxed);
-            sleep(STALL).await;
-            if moved.pieces.load(Ordering::Relaxed) == before && !moved.waits.load(Ordering::Relaxed) {
+            let before = progress.chunk_count.load(Ordering::Relaxed);
+            sleep(STALL_TIMEOUT).await;
+            if progress.chunk_count.load(Ordering::Relaxed) == before
+                && !progress.is_source_pending.load(Ordering::Relaxed)
+            {
                 return;
             }
         }
     };
     tokio::select! {
-        answered = answered => Ok(answered?),
-        () = stalled => Err(Broken(format!("it takes nothing more since {} s", STALL.as_secs()))),
+        response = response => Ok(response?),
+        () = stalled => {
+            let seconds = STALL_TIMEOUT.as_secs();
+            Err(TransportError(format!("the sandbox has accepted no byte for {seconds} s")))
+        }
     }
 }
 
-/// What became of a source.
 #[derive(Default)]
-struct Moved {
-    /// How many pieces were taken of it.
-    pieces: AtomicU64,
-    /// Whether it is the source that is waited for.
-    waits: AtomicBool,
+struct UploadProgress {
+    chunk_count: AtomicU64,
+    /// Whether the upload waits for the source, and not for the server.
+    is_source_pending: AtomicBool,
 }
 
-struct Watched<S> {
-    pieces: S,
-    moved: Arc<Moved>,
+struct MonitoredStream<S> {
+    chunks: S,
+    progress: Arc<UploadProgress>,
 }
 
-impl<S: Stream + Unpin> Stream for Watched<S> {
+impl<S: Stream + Unpin> Stream for MonitoredStream<S> {
     type Item = S::Item;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
-        let piece = self.pieces.poll_next_unpin(context);
-        self.moved.waits.store(piece.is_pending(), Ordering::Relaxed);
-        if piece.is_ready() {
-            self.moved.pieces.fetch_add(1, Ordering::Relaxed);
+        let chunk = self.chunks.poll_next_unpin(context);
+        self.progress.is_source_pending.store(chunk.is_pending(), Ordering::Relaxed);
+        if chunk.is_ready() {
+            self.progress.chunk_count.fetch_add(1, Ordering::Relaxed);
         }
-        piece
+        chunk
     }
 }

@@ -1,4 +1,4 @@
-//! Ways to open a byte stream to an action server. What is spoken over it is the same for all: `action_client`.
+//! Ways to open a byte stream to an action server. The protocol over it is the same for all: see `action_client`.
 
 mod greeting;
 mod server_url;
@@ -17,37 +17,37 @@ pub(crate) use unix_socket::UnixSocket;
 /// Opens streams to one action server.
 #[async_trait]
 pub(crate) trait Connector: Send + Sync + 'static {
-    /// Opens a stream. Tried again by the caller, who also bounds how long it takes.
+    /// Opens a stream. The caller applies a timeout and retries.
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError>;
 
-    /// The address that requests are made out to, for servers behind something that reads it; nothing: nobody does.
+    /// The URL of requests. `None` unless a proxy between reads it.
     fn url(&self) -> Option<&ServerUrl> {
         None
     }
 
-    /// How long the server may be out of reach before it counts as lost, while nothing says that it is gone: longer where
-    /// there is a network between. A killed one must be known as lost within 5 s.
-    fn patience(&self) -> Duration {
+    /// How long a server may be unreachable before it counts as lost. Longer over a network. By default less than 5 s,
+    /// within which a killed server must be reported as lost.
+    fn reconnect_timeout(&self) -> Duration {
         Duration::from_millis(3500)
     }
 }
 
-/// Why there is no stream.
+/// Why no stream was opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    /// It is certain that the server is gone. Trying again is of no use.
+    /// The server is certainly gone. A retry cannot succeed.
     #[error("{0}")]
     Gone(String),
-    /// It is there and frozen: it cannot answer before it is resumed.
+    /// The server is paused. It cannot respond until it is resumed.
     #[error("{0}")]
     Paused(String),
-    /// Whoever knows what became of it does not answer: an engine that is started again. The server may well live.
+    /// The state of the server is unknown, because its engine does not respond. The engine may be restarting.
     #[error("{0}")]
     Unknown(String),
-    /// Something failed that may go better the next time.
+    /// A retry may succeed.
     #[error("{doing}: {source}")]
     Failed {
-        /// What was being done, to what.
+        /// The operation and its subject.
         doing: String,
         source: io::Error,
     },

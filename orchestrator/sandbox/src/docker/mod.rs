@@ -167,7 +167,7 @@ impl DockerProvider {
         if found.is_paused {
             engine.resume(sandbox.as_str()).await?;
         }
-        Ok(Box::new(ActionClient::again(self.address_of(engine, sandbox, &found), boot_id).await?))
+        Ok(Box::new(ActionClient::reconnect(self.address_of(engine, sandbox, &found), boot_id).await?))
     }
 }
 
@@ -204,7 +204,7 @@ impl SandboxProvider for DockerProvider {
         let image = image::ensure(engine, config, image_name, on_progress).await?;
         let client = match self.adopt(engine, spec, &sandbox, &image).await {
             // The pool entry belongs to the conversation from here on, and receives its environment.
-            Some(adopted) => match adopted.begin_with(&spec.environment).await {
+            Some(adopted) => match adopted.set_initial_environment(&spec.environment).await {
                 Ok(()) => adopted,
                 Err(error) => {
                     engine.remove(sandbox.as_str()).await?;

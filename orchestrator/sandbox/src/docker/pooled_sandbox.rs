@@ -95,14 +95,14 @@ impl PooledSandbox {
         sandbox: &SandboxId,
     ) -> Result<ActionClient, SandboxError> {
         let Self { client, container, unadopted, .. } = self;
-        if !client.answers().await {
+        if !client.is_healthy().await {
             // Dropping removes it in the background, so that the next entry can be tried immediately.
             return Err(SandboxError::Lost { detail: format!("the container {container} does not answer") });
         }
         let (engine, name) = (engine.clone(), sandbox.clone());
         let renaming = async move { engine.rename_replacing(&container, name.as_str()).await };
         let renamed = unadopted.steps().take(renaming).await;
-        unadopted.end(renamed.map(|()| client.known_as(sandbox.clone()))).await
+        unadopted.end(renamed.map(|()| client.with_sandbox_id(sandbox.clone()))).await
     }
 }
 

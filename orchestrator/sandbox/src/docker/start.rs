@@ -83,8 +83,8 @@ impl ContainerStart<'_> {
         let address = address(self.config, self.engine, self.sandbox, self.sandbox, named);
         self.start_with_key(&address.key).await?;
         on_progress(StartProgress::Connecting);
-        let client = ActionClient::first(address, self.config.start_timeout).await?;
-        client.begin_with(&self.spec.environment).await?;
+        let client = ActionClient::connect(address, self.config.start_timeout).await?;
+        client.set_initial_environment(&self.spec.environment).await?;
         Ok(Started { client, container })
     }
 

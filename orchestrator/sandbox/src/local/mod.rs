@@ -182,8 +182,8 @@ impl LocalProvider {
         steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
         let started = async {
-            let client = ActionClient::first(self.address(sandbox)?, CONNECT_TIMEOUT).await?;
-            client.begin_with(&spec.environment).await?;
+            let client = ActionClient::connect(self.address(sandbox)?, CONNECT_TIMEOUT).await?;
+            client.set_initial_environment(&spec.environment).await?;
             Ok(client)
         };
         started.await.map_err(|error| with_logs(error, folder.log_tail()))
@@ -252,11 +252,11 @@ impl SandboxProvider for LocalProvider {
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
         let address = self.address(&lease.sandbox_id)?;
-        Ok(Box::new(ActionClient::again(address, Some(&lease.boot_id)).await?))
+        Ok(Box::new(ActionClient::reconnect(address, Some(&lease.boot_id)).await?))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(Box::new(ActionClient::again(self.address(sandbox)?, None).await?))
+        Ok(Box::new(ActionClient::reconnect(self.address(sandbox)?, None).await?))
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {

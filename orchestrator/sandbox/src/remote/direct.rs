@@ -56,7 +56,7 @@ impl Connector for Direct {
         Some(&self.endpoint.url)
     }
 
-    fn patience(&self) -> Duration {
+    fn reconnect_timeout(&self) -> Duration {
         PATIENCE
     }
 }

@@ -83,7 +83,7 @@ impl Connector for LentStream {
     }
 
     /// A sandbox-host may start again, and its sandboxes live on meanwhile.
-    fn patience(&self) -> Duration {
+    fn reconnect_timeout(&self) -> Duration {
         PATIENCE
     }
 }

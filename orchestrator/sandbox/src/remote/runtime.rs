@@ -154,7 +154,7 @@ impl RemoteRuntimeProvider {
         let ready = timeout_at(deadline, service.ready(runtime)).await;
         let runtime = ready.unwrap_or_else(|_| Err(start_error(service.out_of_time("is not ready"))))?;
         let address = service.address(sandbox, runtime)?;
-        ActionClient::first(address, deadline.saturating_duration_since(Instant::now())).await
+        ActionClient::connect(address, deadline.saturating_duration_since(Instant::now())).await
     }
 
     /// The sandbox, running: one that is paused is resumed.
@@ -368,12 +368,12 @@ impl SandboxProvider for RemoteRuntimeProvider {
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
         let address = self.running(&lease.sandbox_id).await?;
-        Ok(Box::new(ActionClient::again(address, Some(&lease.boot_id)).await?))
+        Ok(Box::new(ActionClient::reconnect(address, Some(&lease.boot_id)).await?))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
         let address = self.running(sandbox).await?;
-        Ok(Box::new(ActionClient::again(address, None).await?))
+        Ok(Box::new(ActionClient::reconnect(address, None).await?))
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {

@@ -26,7 +26,7 @@ use super::direct::Direct;
 use super::endpoint::Endpoint;
 use super::refuse_what_stays_here;
 use super::trust::{Protocol, Trust};
-use crate::action_client::{ActionClient, ActionsUnderWay, Address};
+use crate::action_client::{ActionClient, Address, RunningActions};
 use crate::connect::ServerUrl;
 use crate::placement::sandbox_id_of;
 
@@ -49,7 +49,7 @@ pub struct RemoteServerProvider {
     endpoint: Endpoint,
     key: SecretString,
     /// What each conversation may have running. Locked for a moment, never across a wait.
-    under_way: Mutex<HashMap<SandboxId, ActionsUnderWay>>,
+    under_way: Mutex<HashMap<SandboxId, RunningActions>>,
 }
 
 impl RemoteServerProvider {
@@ -70,7 +70,7 @@ impl RemoteServerProvider {
 
     fn telling(&self, sandbox: &SandboxId, client: ActionClient) -> Box<dyn Sandbox> {
         let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        Box::new(client.telling(under_way.entry(sandbox.clone()).or_default().clone()))
+        Box::new(client.with_running_actions(under_way.entry(sandbox.clone()).or_default().clone()))
     }
 
     /// Says of an error what this server is and what to do.
@@ -107,17 +107,17 @@ impl SandboxProvider for RemoteServerProvider {
         on_progress(StartProgress::Connecting);
         // First without patience: an address, a name or a certificate that is wrong does not get better.
         drop(self.endpoint.open(Protocol::Http2).await?);
-        let client = ActionClient::first(self.address(&sandbox), CONNECT_PATIENCE).await;
+        let client = ActionClient::connect(self.address(&sandbox), CONNECT_PATIENCE).await;
         Ok(self.telling(&sandbox, client.map_err(|error| self.explained(error))?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let client = ActionClient::again(self.address(&lease.sandbox_id), Some(&lease.boot_id)).await;
+        let client = ActionClient::reconnect(self.address(&lease.sandbox_id), Some(&lease.boot_id)).await;
         Ok(self.telling(&lease.sandbox_id, client.map_err(|error| self.explained(error))?))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let client = ActionClient::again(self.address(sandbox), None).await;
+        let client = ActionClient::reconnect(self.address(sandbox), None).await;
         Ok(self.telling(sandbox, client.map_err(|error| self.explained(error))?))
     }
 
@@ -144,11 +144,11 @@ impl SandboxProvider for RemoteServerProvider {
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         let ours = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(sandbox);
-        let ours = ours.map(|ours| ours.take()).unwrap_or_default();
+        let ours = ours.map(|ours| ours.drain()).unwrap_or_default();
         if ours.is_empty() {
             return Ok(());
         }
-        let client = match ActionClient::again(self.address(sandbox), None).await {
+        let client = match ActionClient::reconnect(self.address(sandbox), None).await {
             // It is gone, and what ran in it is gone too.
             Err(SandboxError::Lost { .. }) => return Ok(()),
             reached => reached.map_err(|error| self.explained(error))?,

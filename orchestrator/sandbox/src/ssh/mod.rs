@@ -104,8 +104,8 @@ impl SshProvider {
         let socket = steps.take(start.run()).await?;
         on_progress(StartProgress::Connecting);
         let starting = async {
-            let client = ActionClient::first(self.address(sandbox, socket), FIRST_STREAM_TIMEOUT).await?;
-            client.begin_with(&spec.environment).await.map(|()| client)
+            let client = ActionClient::connect(self.address(sandbox, socket), FIRST_STREAM_TIMEOUT).await?;
+            client.set_initial_environment(&spec.environment).await.map(|()| client)
         };
         match starting.await {
             Ok(client) => Ok(client),
@@ -180,11 +180,11 @@ impl SandboxProvider for SshProvider {
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
         let address = self.existing_address(&lease.sandbox_id).await?;
-        Ok(Box::new(ActionClient::again(address, Some(&lease.boot_id)).await?))
+        Ok(Box::new(ActionClient::reconnect(address, Some(&lease.boot_id)).await?))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(Box::new(ActionClient::again(self.existing_address(sandbox).await?, None).await?))
+        Ok(Box::new(ActionClient::reconnect(self.existing_address(sandbox).await?, None).await?))
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {

@@ -85,7 +85,7 @@ impl Connector for SshStream {
         Ok(stream)
     }
 
-    fn patience(&self) -> Duration {
+    fn reconnect_timeout(&self) -> Duration {
         RECONNECT_TIMEOUT
     }
 }

@@ -1,4 +1,4 @@
-//! A server that answers each request as a test wrote down, and cuts its connections in between.
+//! A scripted server, which can also cut its connections.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,28 +19,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connect::{ByteStream, ConnectError, Connector};
 
-/// What is done on a request.
+/// The reaction to a request.
 #[derive(Clone)]
 pub(super) enum Act {
-    /// Answer with these bytes, then end or cut the connection.
-    Answer { bytes: Vec<u8>, cut: bool },
-    /// Answer with a status and a body.
+    /// Responds with these bytes, then ends the response or cuts the connection.
+    Respond { bytes: Vec<u8>, cut: bool },
+    /// Responds with this status and body.
     Refuse { status: u16, body: Vec<u8> },
-    /// Cut the connection without an answer.
+    /// Cuts the connection without a response.
     Cut,
-    /// The same, and live another life from then on.
-    CutAndStartAgain(&'static str),
-    /// The same, and take no connection from then on.
-    CutForEver,
-    /// The same, and be frozen for so many attempts to connect.
+    /// Also changes the boot id.
+    CutAndRestart(&'static str),
+    /// Also rejects all further connections.
+    CutForever,
+    /// Also appears paused for this number of attempts to connect.
     CutAndPause(usize),
-    /// The same, and whoever knows of the server is away for so many attempts.
-    CutAndForget(usize),
+    /// Also has an unknown state for this number of attempts to connect.
+    CutAndBecomeUnknown(usize),
 }
 
 impl Act {
     pub(super) fn frames(frames: &[ActionFrame]) -> Self {
-        Self::Answer { bytes: encode(frames), cut: false }
+        Self::Respond { bytes: encode(frames), cut: false }
     }
 
     pub(super) fn frames_then_cut(frames: &[ActionFrame]) -> Self {
@@ -48,7 +48,7 @@ impl Act {
     }
 
     pub(super) fn bytes_then_cut(bytes: &[u8]) -> Self {
-        Self::Answer { bytes: bytes.to_vec(), cut: true }
+        Self::Respond { bytes: bytes.to_vec(), cut: true }
     }
 
     pub(super) fn refuse(status: u16, code: &str) -> Self {
@@ -63,7 +63,7 @@ fn encode(frames: &[ActionFrame]) -> Vec<u8> {
     bytes
 }
 
-/// The server; clones are the same one.
+/// Clones share the server.
 #[derive(Clone)]
 pub(super) struct FakeServer(Arc<Mutex<State>>);
 
@@ -72,7 +72,7 @@ struct State {
     script: VecDeque<(String, Act)>,
     connections: usize,
     paused: usize,
-    forgotten: usize,
+    unknown: usize,
 }
 
 impl FakeServer {
@@ -82,7 +82,7 @@ impl FakeServer {
             script: VecDeque::new(),
             connections: 0,
             paused: 0,
-            forgotten: 0,
+            unknown: 0,
         })))
     }
 
@@ -92,7 +92,7 @@ impl FakeServer {
         self
     }
 
-    /// How many were opened.
+    /// The number of opened connections.
     pub(super) fn connections(&self) -> usize {
         self.0.lock().unwrap().connections
     }
@@ -101,7 +101,7 @@ impl FakeServer {
         self.clone()
     }
 
-    fn answer(
+    fn respond_to(
         &self,
         request: &Request<Incoming>,
         cut: &CancellationToken,
@@ -114,18 +114,18 @@ impl FakeServer {
         if request.uri().path() == "/v1/info" {
             return respond(200, serde_json::to_vec(&info(state.boot_id.unwrap())).unwrap());
         }
-        let asked = format!("{} {}", request.method(), request.uri().path_and_query().unwrap());
-        let (expected, act) = state.script.pop_front().unwrap_or_else(|| panic!("not expected: {asked}"));
-        assert_eq!(asked, expected);
+        let actual = format!("{} {}", request.method(), request.uri().path_and_query().unwrap());
+        let (expected, act) = state.script.pop_front().unwrap_or_else(|| panic!("not expected: {actual}"));
+        assert_eq!(actual, expected);
         match act {
-            Act::Answer { bytes, cut: false } => return respond(200, bytes),
-            Act::Answer { bytes, cut: true } => return respond_then_cut(bytes, cut.clone()),
+            Act::Respond { bytes, cut: false } => return respond(200, bytes),
+            Act::Respond { bytes, cut: true } => return respond_then_cut(bytes, cut.clone()),
             Act::Refuse { status, body } => return respond(status, body),
             Act::Cut => {}
-            Act::CutAndStartAgain(boot_id) => state.boot_id = Some(boot_id),
-            Act::CutForEver => state.boot_id = None,
+            Act::CutAndRestart(boot_id) => state.boot_id = Some(boot_id),
+            Act::CutForever => state.boot_id = None,
             Act::CutAndPause(attempts) => state.paused = attempts,
-            Act::CutAndForget(attempts) => state.forgotten = attempts,
+            Act::CutAndBecomeUnknown(attempts) => state.unknown = attempts,
         }
         cut.cancel();
         respond(500, Vec::new())
@@ -145,19 +145,19 @@ impl Connector for FakeServer {
                 state.paused = rest;
                 return Err(ConnectError::Paused("frozen".into()));
             }
-            if let Some(rest) = state.forgotten.checked_sub(1) {
-                state.forgotten = rest;
-                return Err(ConnectError::Unknown("the engine is away".into()));
+            if let Some(rest) = state.unknown.checked_sub(1) {
+                state.unknown = rest;
+                return Err(ConnectError::Unknown("the engine does not respond".into()));
             }
             state.connections += 1;
         }
         let (near, far) = tokio::io::duplex(64 << 10);
         let (server, cut) = (self.clone(), CancellationToken::new());
-        // Ends with the stream's other end, or when a test cuts it.
+        // Ends with the peer of the stream, or when a test cuts it.
         tokio::spawn(async move {
-            let answering = cut.clone();
+            let cut_in_service = cut.clone();
             let service = service_fn(move |request| {
-                let response = server.answer(&request, &answering);
+                let response = server.respond_to(&request, &cut_in_service);
                 async move { Ok::<_, Infallible>(response) }
             });
             let serving =
@@ -174,11 +174,11 @@ fn respond(status: u16, body: Vec<u8>) -> Response<UnsyncBoxBody<Bytes, Infallib
     response
 }
 
-/// The bytes arrive, and then the connection ends in the middle of the body.
+/// Sends the bytes, then cuts the connection before the end of the body.
 fn respond_then_cut(bytes: Vec<u8>, cut: CancellationToken) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let first = futures_util::stream::once(async { Ok(hyper::body::Frame::data(Bytes::from(bytes))) });
     let then = futures_util::stream::once(async move {
-        // The client reads what was written before it sees the end; a few turns let the server write it.
+        // Gives the server time to write the bytes before the cut.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -198,14 +198,14 @@ fn info(boot_id: &str) -> ServerInfo {
     }
 }
 
-/// Ends of streams that do not speak HTTP/2 as they should.
+/// Peers that violate HTTP/2.
 pub(super) mod raw {
     use async_trait::async_trait;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use crate::connect::{ByteStream, ConnectError};
 
-    /// Every connection gets these bytes, and then silence.
+    /// Sends these bytes on every connection, and then nothing.
     pub(in super::super) struct Connector(pub(in super::super) Vec<u8>);
 
     #[async_trait]
@@ -223,10 +223,10 @@ pub(super) mod raw {
 
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-    /// Headers that go on and on, in frames that never say that they end.
+    /// Header frames without an end.
     pub(in super::super) fn endless_headers() -> Vec<u8> {
         let mut bytes = SETTINGS.to_vec();
-        let block = [0u8; 16 << 10].map(|_| 0x82); // an indexed header field, again and again
+        let block = [0u8; 16 << 10].map(|_| 0x82); // an indexed header field, repeated
         for kind in [1].into_iter().chain([9; 600]) {
             bytes.extend([0, 0x40, 0, kind, 0, 0, 0, 0, 1]);
             bytes.extend(block);
@@ -234,7 +234,7 @@ pub(super) mod raw {
         bytes
     }
 
-    /// A frame that says it has sixteen million bytes.
+    /// A frame with a length of 16 MiB.
     pub(in super::super) fn huge_http_frame() -> Vec<u8> {
         let mut bytes = SETTINGS.to_vec();
         bytes.extend([0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1]);
