@@ -61,7 +61,7 @@ async fn wrong_key_error_has_a_hint() {
     assert!(matches!(failed, SandboxError::Refused { .. }), "{failed:?}");
     let text = failed.to_string();
     assert!(
-        text.contains("does not take our key") && !text.contains("another key") && !text.contains('\n'),
+        text.contains("rejects the key") && !text.contains("another key") && !text.contains('\n'),
         "{text}"
     );
 }
@@ -86,7 +86,7 @@ async fn server_that_is_no_action_server_is_rejected() {
     let failed =
         error(server_at(&format!("http://{something_else}"), SERVER_KEY).create(&unplaced(), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
-    assert!(failed.to_string().contains("no action server of ours answers at http://127.0.0.1"), "{failed}");
+    assert!(failed.to_string().contains("no action server responds at http://127.0.0.1"), "{failed}");
 }
 
 #[tokio::test]

@@ -98,11 +98,11 @@ async fn tls_server_is_used_only_when_its_certificate_is_valid() {
     std::fs::write(&empty, "").unwrap();
     for (address, ca, message) in [
         (address, None, "UnknownIssuer"),
-        (address, Some(other.file()), "does not hold"),
+        (address, Some(other.file()), "is not valid"),
         (address, Some(missing), "missing.pem"),
-        (address, Some(empty), "holds no certificate"),
+        (address, Some(empty), "contains no certificate"),
         (elsewhere, Some(authority.file()), "NotValidForName"),
-        (server.address, Some(authority.file()), "does not speak TLS"),
+        (server.address, Some(authority.file()), "cannot establish TLS"),
     ] {
         let failed = error(server_at(address, ca).create(&unplaced(), &|_| {}).await);
         assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");

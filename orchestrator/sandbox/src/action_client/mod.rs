@@ -233,18 +233,18 @@ impl SandboxProcesses for ActionClient {
 
 #[async_trait]
 impl SandboxStreams for ActionClient {
-    async fn open(&self, door: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
+    async fn open(&self, target: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
         // Keystrokes must not be delayed by transfers.
-        let link = if matches!(door, StreamTarget::Terminal(_)) { &self.link } else { &self.bulk };
-        tunnel::open(link, &self.key, door).await
+        let link = if matches!(target, StreamTarget::Terminal(_)) { &self.link } else { &self.bulk };
+        tunnel::open(link, &self.key, target).await
     }
 
     async fn ports(&self) -> Result<Vec<ListeningPort>, SandboxError> {
         self.get("/v1/ports").await
     }
 
-    async fn wait_for_port(&self, port: u16, patience: Duration) -> Result<bool, SandboxError> {
-        let deadline = Instant::now() + patience;
+    async fn wait_for_port(&self, port: u16, timeout: Duration) -> Result<bool, SandboxError> {
+        let deadline = Instant::now() + timeout;
         loop {
             let wait = deadline.saturating_duration_since(Instant::now()).min(MAX_PORT_WAIT);
             let state: PortState = self.get(&format!("/v1/ports/{port}?wait={}", wait.as_secs_f64())).await?;
@@ -267,19 +267,18 @@ impl SandboxFiles for ActionClient {
         }
     }
 
-    async fn download(&self, path: &str, shape: TransferKind) -> Result<ByteSource, SandboxError> {
-        transfer::download(&self.bulk, &self.key, path, shape).await
+    async fn download(&self, path: &str, kind: TransferKind) -> Result<ByteSource, SandboxError> {
+        transfer::download(&self.bulk, &self.key, path, kind).await
     }
 
     async fn upload(
         &self,
         path: &str,
-        shape: TransferKind,
+        kind: TransferKind,
         mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError> {
-        transfer::upload(&self.bulk, &self.key, transfer::UploadTarget { path, kind: shape, mode }, content)
-            .await
+        transfer::upload(&self.bulk, &self.key, transfer::UploadTarget { path, kind, mode }, content).await
     }
 }
 

@@ -147,7 +147,7 @@ impl DockerProvider {
             steps: unfinished.steps(),
         };
         let started = start.run(on_progress).await;
-        unfinished.end(started.map(|started| started.client)).await
+        unfinished.finish(started.map(|started| started.client)).await
     }
 
     /// Returns the address of an existing sandbox.

@@ -79,7 +79,7 @@ pub(super) async fn make(
         Ok(Started { client, container }) => {
             Ok(PooledSandbox { client, container, image_id: image.id, unadopted })
         }
-        Err(error) => unadopted.end(Err(error)).await,
+        Err(error) => unadopted.finish(Err(error)).await,
     }
 }
 
@@ -101,8 +101,8 @@ impl PooledSandbox {
         }
         let (engine, name) = (engine.clone(), sandbox.clone());
         let renaming = async move { engine.rename_replacing(&container, name.as_str()).await };
-        let renamed = unadopted.steps().take(renaming).await;
-        unadopted.end(renamed.map(|()| client.with_sandbox_id(sandbox.clone()))).await
+        let renamed = unadopted.steps().run(renaming).await;
+        unadopted.finish(renamed.map(|()| client.with_sandbox_id(sandbox.clone()))).await
     }
 }
 

@@ -153,7 +153,7 @@ impl ContainerStart<'_> {
         let (engine, name) = (self.engine.clone(), name.clone());
         let created = self
             .steps
-            .take(async move { Ok(create_replacing(&engine, &name, platform.as_deref(), body).await) });
+            .run(async move { Ok(create_replacing(&engine, &name, platform.as_deref(), body).await) });
         created.await.map_err(CreateError::Step)?.map_err(CreateError::Engine)
     }
 

@@ -179,7 +179,7 @@ impl LocalProvider {
             binary,
             working_dir,
         };
-        steps.take(start.run()).await?;
+        steps.run(start.run()).await?;
         on_progress(StartProgress::Connecting);
         let started = async {
             let client = ActionClient::connect(self.address(sandbox)?, CONNECT_TIMEOUT).await?;
@@ -247,7 +247,7 @@ impl SandboxProvider for LocalProvider {
             }
         });
         let started = self.place(&sandbox, spec, unfinished.steps(), on_progress).await;
-        Ok(Box::new(unfinished.end(started).await?))
+        Ok(Box::new(unfinished.finish(started).await?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {

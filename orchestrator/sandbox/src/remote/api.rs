@@ -1,4 +1,4 @@
-//! Calls of a runtime API: one connection each, one JSON value each way, bounded in size and time.
+//! Requests to a runtime API: one connection each, JSON in both directions, bounded in size and time.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,50 +10,48 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::RUNTIME;
-use super::driven::driven;
+use super::drive::drive;
 use super::endpoint::{Endpoint, OpenError};
 use super::trust::Protocol;
-use super::wire::{API_KEY_HEADER, ApiErrorCode, ErrorAnswer};
-use crate::placement::{KEPT_LOG_LENGTH, chain};
+use super::wire::{API_KEY_HEADER, ApiErrorBody, ApiErrorCode};
+use super::{RUNTIME, unavailable};
+use crate::placement::{KEPT_LOG_LENGTH, chain, quote, secret_header};
 
-/// The longest answer that is read: a list of many sandboxes, or a log in JSON's words.
-const MAX_ANSWER_LENGTH: usize = 4 << 20;
-/// Answers have a handful of short headers; proxies add some.
+/// Maximum length of a response: a list of many sandboxes, or a JSON-encoded log.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
+/// Responses have a few short headers. Proxies add some.
 pub(super) const MAX_HEADERS: usize = 100;
-/// The longest sentence of a service that goes into an error, in characters.
-const MAX_QUOTED: usize = 1024;
-/// For the body of a refusal.
-const REFUSAL_WAIT: Duration = Duration::from_secs(5);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A runtime API and our key for it.
+/// A runtime API and the key for it.
 pub(super) struct RuntimeApi {
     pub(super) endpoint: Endpoint,
     key: HeaderValue,
 }
 
-/// How a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The connection broke, or nothing came in time. It may have been done all the same.
+    /// The connection broke, or no response came in time. The request may have been performed.
     #[error("{call}: {reason}")]
     Broken { call: String, reason: String },
-    #[error("{call}: {refusal}")]
-    Refused { call: String, refusal: Refusal },
-    #[error("{call}: the answer cannot be read ({reason}): check that the address is that of a runtime API")]
+    #[error("{call}: {error}")]
+    Response { call: String, error: ApiErrorResponse },
+    #[error(
+        "{call}: the response cannot be read ({reason}): check that the address is that of a runtime API"
+    )]
     Malformed { call: String, reason: String },
 }
 
-/// The service's no.
+/// An error response of the service.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct ApiErrorResponse {
     pub(super) status: StatusCode,
     pub(super) code: ApiErrorCode,
     pub(super) detail: String,
@@ -61,22 +59,22 @@ pub(super) struct Refusal {
     pub(super) retry_after: Option<Duration>,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ApiErrorResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.status, self.detail)
     }
 }
 
 impl ApiError {
-    /// Whether the same may be taken in a while.
-    pub(super) fn may_pass(&self) -> bool {
+    /// Whether a retry may succeed.
+    pub(super) fn is_transient(&self) -> bool {
         match self {
-            Self::Open(error) => error.may_pass(),
+            Self::Open(error) => error.is_transient(),
             Self::Broken { .. } => true,
-            Self::Refused { refusal, .. } => match refusal.code {
+            Self::Response { error, .. } => match error.code {
                 ApiErrorCode::Conflict => true,
                 _ => {
-                    let status = refusal.status;
+                    let status = error.status;
                     status == StatusCode::TOO_MANY_REQUESTS
                         || status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
                 }
@@ -85,32 +83,31 @@ impl ApiError {
         }
     }
 
-    /// How long the service asks to wait.
+    /// The minimum delay that the service requests.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused { refusal, .. } => refusal.retry_after,
+            Self::Response { error, .. } => error.retry_after,
             _ => None,
         }
     }
 
-    /// There is no such sandbox.
     pub(super) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Refused { refusal, .. } if refusal.status == StatusCode::NOT_FOUND)
+        matches!(self, Self::Response { error, .. } if error.status == StatusCode::NOT_FOUND)
     }
 
-    /// The error for whoever asked for `image` to be started, or for no image at all.
-    pub(super) fn of(self, image: Option<&str>) -> SandboxError {
+    /// Converts the error of a request that starts a sandbox from `image`. `None` if the request names no image.
+    pub(super) fn into_sandbox_error(self, image: Option<&str>) -> SandboxError {
         match self {
             Self::Open(error) => error.into(),
-            Self::Refused { call, refusal } => refusal.of(&call, image),
+            Self::Response { call, error } => error.into_sandbox_error(&call, image),
             other => unavailable(other.to_string()),
         }
     }
 }
 
-impl Refusal {
-    fn of(self, call: &str, image: Option<&str>) -> SandboxError {
-        let said = format!("{call}: {self}");
+impl ApiErrorResponse {
+    fn into_sandbox_error(self, call: &str, image: Option<&str>) -> SandboxError {
+        let detail = format!("{call}: {self}");
         match (self.code, self.status) {
             (ApiErrorCode::NoSuchImage, _) => SandboxError::NoSuchImage {
                 image: image.unwrap_or("(the default)").into(),
@@ -121,46 +118,39 @@ impl Refusal {
             }
             (ApiErrorCode::Unsupported, _) => SandboxError::Unsupported {
                 runtime: RUNTIME,
-                what: "do that there: its machine's runtime cannot",
+                what: "do that: the runtime of the sandbox host does not support it",
             },
-            (ApiErrorCode::Lost | ApiErrorCode::NotFound, _) => SandboxError::Lost { detail: said },
-            (_, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => unavailable(format!(
-                "{said}: it does not take our key: check sandbox.api_key (SANDBOX_API_KEY)"
-            )),
+            (ApiErrorCode::Lost | ApiErrorCode::NotFound, _) => SandboxError::Lost { detail },
+            (_, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                unavailable(format!("{detail}: it rejects the key: check sandbox.api_key (SANDBOX_API_KEY)"))
+            }
             (_, StatusCode::NOT_FOUND) => {
-                unavailable(format!("{said}: check sandbox.remote_runtime_api_url"))
+                unavailable(format!("{detail}: check sandbox.remote_runtime_api_url"))
             }
             (_, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) => {
-                SandboxError::Start { detail: said, logs: self.logs }
+                SandboxError::Start { detail, logs: self.logs }
             }
-            _ => unavailable(said),
+            _ => unavailable(detail),
         }
     }
 }
 
-pub(super) fn unavailable(detail: String) -> SandboxError {
-    SandboxError::RuntimeUnavailable { runtime: RUNTIME, detail }
-}
-
 impl RuntimeApi {
     /// # Errors
-    /// No header can carry the key.
+    /// A header cannot carry the key.
     pub(super) fn new(endpoint: Endpoint, key: &SecretString) -> Result<Self, SandboxError> {
         let key = secret_header(key).ok_or_else(|| {
             unavailable(
-                "the key sandbox.api_key holds what no header can carry: write it in one line of ASCII"
-                    .into(),
+                "the key sandbox.api_key cannot be sent in a header: write it in one line of ASCII".into(),
             )
         })?;
         Ok(Self { endpoint, key })
     }
 
-    /// Asks for something.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str, wait: Duration) -> Result<T, ApiError> {
         self.call(Method::GET, path, Bytes::new(), wait).await
     }
 
-    /// Asks for something to be done.
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -168,7 +158,7 @@ impl RuntimeApi {
         wait: Duration,
     ) -> Result<T, ApiError> {
         let body = serde_json::to_vec(body).map_err(|error| ApiError::Malformed {
-            call: self.named(&Method::POST, path),
+            call: self.describe(&Method::POST, path),
             reason: format!("encoding the request: {error}"),
         })?;
         self.call(Method::POST, path, body.into(), wait).await
@@ -181,11 +171,11 @@ impl RuntimeApi {
         body: Bytes,
         wait: Duration,
     ) -> Result<T, ApiError> {
-        let call = self.named(&method, path);
+        let call = self.describe(&method, path);
         let body = match timeout(wait, self.exchange(method, path, body, &call)).await {
-            Ok(answer) => answer?,
+            Ok(body) => body?,
             Err(_) => {
-                let reason = format!("no answer within {} s", wait.as_secs_f32());
+                let reason = format!("no response within {} s", wait.as_secs_f32());
                 return Err(ApiError::Broken { call, reason });
             }
         };
@@ -195,29 +185,29 @@ impl RuntimeApi {
     async fn exchange(&self, method: Method, path: &str, body: Bytes, call: &str) -> Result<Bytes, ApiError> {
         let broken = |reason: String| ApiError::Broken { call: call.to_owned(), reason };
         let stream = self.endpoint.open(Protocol::Http1).await?;
-        let (mut requests, driver) = hyper::client::conn::http1::Builder::new()
+        let (mut sender, driver) = hyper::client::conn::http1::Builder::new()
             .max_headers(MAX_HEADERS)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| broken(chain(&error)))?;
         let request = self.request(method, path, body);
         let exchange = async {
-            let answer = requests.send_request(request).await.map_err(|error| broken(chain(&error)))?;
-            if !answer.status().is_success() {
-                let refusal = refusal(answer).await;
-                return Err(ApiError::Refused { call: call.to_owned(), refusal });
+            let response = sender.send_request(request).await.map_err(|error| broken(chain(&error)))?;
+            if !response.status().is_success() {
+                let error = read_error(response).await;
+                return Err(ApiError::Response { call: call.to_owned(), error });
             }
-            read(answer).await.map_err(broken)
+            read(response).await.map_err(broken)
         };
-        // Whoever gives up waiting closes the connection, and the service may see that.
-        driven(exchange, &mut std::pin::pin!(driver.fuse())).await
+        // Dropping this closes the connection, which the service may notice.
+        drive(exchange, &mut std::pin::pin!(driver.fuse())).await
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
         let url = &self.endpoint.url;
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        // Ids hold only letters, digits, `-`, `_` and `.`: the path always parses.
+        // Ids contain only letters, digits, `-`, `_` and `.`: the path always parses.
         *request.uri_mut() = url.path(path).parse().unwrap_or_default();
         let headers = request.headers_mut();
         headers.insert(API_KEY_HEADER, self.key.clone());
@@ -229,40 +219,28 @@ impl RuntimeApi {
         request
     }
 
-    fn named(&self, method: &Method, path: &str) -> String {
+    fn describe(&self, method: &Method, path: &str) -> String {
         format!("{method} {}{path}", self.endpoint.url)
     }
 }
 
-/// A key as a header that is not logged; nothing when no header can carry it.
-pub(super) fn secret_header(key: &SecretString) -> Option<HeaderValue> {
-    let mut header = HeaderValue::from_str(key.expose_secret()).ok()?;
-    header.set_sensitive(true);
-    Some(header)
-}
-
-/// Reads why a service says no. When that cannot be read, its status must do.
-pub(super) async fn refusal(answer: Response<Incoming>) -> Refusal {
-    let status = answer.status();
-    let retry_after = answer.headers().get(header::RETRY_AFTER);
+/// Reads an error response. If its body cannot be read, only the status is known.
+pub(super) async fn read_error(response: Response<Incoming>) -> ApiErrorResponse {
+    let status = response.status();
+    let retry_after = response.headers().get(header::RETRY_AFTER);
     let retry_after =
         retry_after.and_then(|seconds| seconds.to_str().ok()?.parse().ok()).map(Duration::from_secs);
-    let body = timeout(REFUSAL_WAIT, read(answer)).await.unwrap_or_else(|_| Err("without an end".into()));
-    let said: ErrorAnswer = body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
-    let detail = if said.detail.is_empty() { "without a reason that we can read" } else { &said.detail };
-    let detail = quoted(detail);
-    let mut logs = said.logs;
+    let body = timeout(ERROR_BODY_TIMEOUT, read(response)).await.ok().and_then(Result::ok);
+    let body = body.and_then(|body| serde_json::from_slice(&body).ok());
+    let ApiErrorBody { code, detail, mut logs } = body.unwrap_or_default();
+    let detail = if detail.is_empty() { "without a readable reason".into() } else { quote(&detail) };
     let excess = logs.len().saturating_sub(KEPT_LOG_LENGTH);
     logs.drain(..logs.ceil_char_boundary(excess));
-    Refusal { status, code: said.code, detail, logs, retry_after }
+    ApiErrorResponse { status, code, detail, logs, retry_after }
 }
 
-async fn read(answer: Response<Incoming>) -> Result<Bytes, String> {
-    let body = Limited::new(answer.into_body(), MAX_ANSWER_LENGTH).collect().await;
-    body.map(|body| body.to_bytes()).map_err(|error| format!("reading the answer: {}", chain(error.as_ref())))
-}
-
-/// A service's sentence, fit for one line of a terminal.
-fn quoted(text: &str) -> String {
-    text.chars().take(MAX_QUOTED).map(|c| if c.is_control() { ' ' } else { c }).collect()
+async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
+    body.map(|body| body.to_bytes())
+        .map_err(|error| format!("reading the response: {}", chain(error.as_ref())))
 }

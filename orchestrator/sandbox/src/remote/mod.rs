@@ -1,18 +1,18 @@
 //! Sandboxes on other machines, over HTTP: the runtime `remote`.
 //!
-//! [`RemoteServerProvider`] takes one action server that runs somewhere already. [`RemoteRuntimeProvider`] asks a runtime
-//! API as OpenHands V0 knows it for sandboxes; `glovebox sandbox-host` serves that API from any machine. Neither shows a
-//! folder of this machine inside, and whatever they are answered is read within bounds.
+//! [`RemoteServerProvider`] uses one action server that already runs. [`RemoteRuntimeProvider`] creates sandboxes through the
+//! runtime API of OpenHands V0, which `glovebox sandbox-host` serves from any machine. Neither can mount folders of this
+//! machine. Responses are bounded in size and time.
 
 mod api;
 mod direct;
-mod driven;
+mod drive;
 mod endpoint;
-mod lent_stream;
 mod retry;
 mod runtime;
 mod server;
 mod trust;
+mod upgrade;
 pub(crate) mod wire;
 
 use engine::sandbox::{SandboxError, SandboxSpec};
@@ -24,14 +24,18 @@ use crate::placement::start_error;
 
 const RUNTIME: &str = "remote";
 
-/// A folder of this machine is not seen from another one.
-fn refuse_what_stays_here(spec: &SandboxSpec) -> Result<(), SandboxError> {
+fn unavailable(detail: String) -> SandboxError {
+    SandboxError::RuntimeUnavailable { runtime: RUNTIME, detail }
+}
+
+/// Rejects a workspace and volumes, which are folders of this machine.
+fn reject_host_folders(spec: &SandboxSpec) -> Result<(), SandboxError> {
     let path = match (&spec.workspace, spec.volumes.first()) {
         (None, None) => return Ok(()),
         (Some(workspace), _) => workspace.display().to_string(),
         (None, Some(volume)) => volume.source.clone(),
     };
     Err(start_error(format!(
-        "{path} is a folder of this machine, which a sandbox on another one does not see: name none, and copy what it needs"
+        "{path} is a folder of this machine, which a remote sandbox cannot access: omit it, and copy the files instead"
     )))
 }

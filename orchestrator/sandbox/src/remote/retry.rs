@@ -1,30 +1,28 @@
-//! When a request to a runtime API is sent again: as V0 does it, with growing pauses until the time is over.
+//! Retries of requests to a runtime API, with backoff until a deadline, as in V0.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const MIN_BACKOFF: Duration = Duration::from_millis(250);
+const MAX_BACKOFF: Duration = Duration::from_secs(8);
 
-/// How long something is tried.
-pub(super) struct Retries {
+pub(super) struct RetryBackoff {
     deadline: Instant,
-    pause: Duration,
-    are_on: bool,
+    delay: Duration,
+    is_enabled: bool,
 }
 
-impl Retries {
-    /// Until `deadline`; not at all when they are switched off.
-    pub(super) fn until(deadline: Instant, are_on: bool) -> Self {
-        Self { deadline, pause: FIRST_PAUSE, are_on }
+impl RetryBackoff {
+    pub(super) fn new(deadline: Instant, is_enabled: bool) -> Self {
+        Self { deadline, delay: MIN_BACKOFF, is_enabled }
     }
 
-    /// Waits before the next attempt, at least as long as the service `asked` for; false: there is none any more.
-    pub(super) async fn wait(&mut self, asked: Option<Duration>) -> bool {
-        let next = Instant::now() + self.pause.max(asked.unwrap_or_default().min(LONGEST_PAUSE));
-        self.pause = LONGEST_PAUSE.min(self.pause * 2);
-        let is_in_time = self.are_on && next < self.deadline;
+    /// Waits before the next attempt, at least for `retry_after`. Returns false if there are no more attempts.
+    pub(super) async fn wait(&mut self, retry_after: Option<Duration>) -> bool {
+        let next = Instant::now() + self.delay.max(retry_after.unwrap_or_default().min(MAX_BACKOFF));
+        self.delay = MAX_BACKOFF.min(self.delay * 2);
+        let is_in_time = self.is_enabled && next < self.deadline;
         if is_in_time {
             sleep_until(next).await;
         }
@@ -38,17 +36,17 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::Retries;
+    use super::RetryBackoff;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_are_as_long_as_asked_for_and_end_in_time() {
-        let begun = Instant::now();
-        let mut retries = Retries::until(begun + Duration::from_secs(10), true);
+    async fn delays_double_respect_retry_after_and_end_at_the_deadline() {
+        let started = Instant::now();
+        let mut backoff = RetryBackoff::new(started + Duration::from_secs(10), true);
         let mut waited = Vec::new();
-        while retries.wait((waited.len() == 1).then_some(Duration::from_secs(3))).await {
-            waited.push(begun.elapsed().as_millis());
+        while backoff.wait((waited.len() == 1).then_some(Duration::from_secs(3))).await {
+            waited.push(started.elapsed().as_millis());
         }
         assert_eq!(waited, [250, 3250, 4250, 6250]);
-        assert!(!Retries::until(begun + Duration::from_secs(99), false).wait(None).await);
+        assert!(!RetryBackoff::new(started + Duration::from_secs(99), false).wait(None).await);
     }
 }

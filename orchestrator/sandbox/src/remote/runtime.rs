@@ -1,9 +1,8 @@
-//! Sandboxes of a runtime API, as OpenHands V0 knows it: started, found again, paused, resumed and stopped by requests,
-//! and spoken to at the address and with the key that each of them comes with.
+//! Sandboxes of the runtime API of OpenHands V0.
 //!
-//! The session is the conversation. A sandbox-host's sandbox is reached through a stream that it upgrades; another
-//! service's at its `url`, where an action server must listen: [`DEFAULT_REMOTE_COMMAND`] starts one in an image that has
-//! it. Like V0's client it tries again what fails for the moment, until its time is over.
+//! The session id is the conversation id. The action server of a sandbox host is reached through upgraded requests; that of
+//! another service listens at the sandbox's `url`, started by [`DEFAULT_REMOTE_COMMAND`] in an image that contains it.
+//! Transient errors are retried until a timeout, as by V0's client.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,21 +20,21 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::api::{ApiError, RuntimeApi, secret_header, unavailable};
-use super::direct::Direct;
+use super::api::{ApiError, RuntimeApi};
+use super::direct::DirectConnector;
 use super::endpoint::Endpoint;
-use super::lent_stream::LentStream;
-use super::retry::Retries;
-use super::trust::Trust;
+use super::retry::RetryBackoff;
+use super::trust::TrustStore;
+use super::upgrade::UpgradeConnector;
 use super::wire::{Runtime, RuntimeRequest, Runtimes, StartRequest, Status};
-use super::{RUNTIME, refuse_what_stays_here};
+use super::{RUNTIME, reject_host_folders, unavailable};
 use crate::action_client::{ActionClient, Address};
 use crate::connect::{Connector, ServerUrl};
-use crate::placement::{conversation_of, sandbox_id_of, start_error};
+use crate::placement::{conversation_of, sandbox_id_of, secret_header, start_error};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 
-/// What a service that is not a sandbox-host runs in an image that has `action-server` on its path: V0's port, and the
-/// key that V0's services put into the environment, which is taken out of the server's own.
+/// The command of a service that is not a sandbox host, for an image with `action-server` on its `PATH`. Uses V0's port, and
+/// the key that V0's services put into the environment, which the server does not inherit.
 pub const DEFAULT_REMOTE_COMMAND: [&str; 3] = [
     "sh",
     "-c",
@@ -43,46 +42,45 @@ pub const DEFAULT_REMOTE_COMMAND: [&str; 3] = [
      action-server serve --listen 0.0.0.0:60000 --key-stdin --working-dir /workspace",
 ];
 
-/// Where V0's services run that.
+/// The working directory of that command.
 const WORKING_DIR: &str = "/";
 
-/// V0's other class is what its services use anyway.
+/// V0's other class is the default of its services.
 const SYSBOX: &str = "sysbox";
 const SYSBOX_RUNTIME: &str = "sysbox-runc";
 
-/// Between two looks at a sandbox that is not ready.
-const READY_PAUSE: Duration = Duration::from_secs(1);
+const READINESS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often an abandoned sandbox is tried to be stopped; what stays then has the service's own idle limit.
-const REMOVAL_TIME: Duration = Duration::from_secs(30);
+/// Maximum time of retries, other than those of a start. A sandbox that could not be stopped has the service's idle timeout.
+const MAX_RETRY_TIME: Duration = Duration::from_secs(30);
 
-/// How a runtime API is used. The fields have V0's names, without `remote_runtime_` where it has that.
+/// Settings of [`RemoteRuntimeProvider`]. The fields have V0's names, without the prefix `remote_runtime_`.
 #[derive(Debug)]
 pub struct RemoteRuntimeConfig {
-    /// `remote_runtime_api_url`. Over plain `http` keys and everything else can be read on the way.
+    /// `remote_runtime_api_url`. With plain `http`, keys and all data can be intercepted.
     pub api_url: ServerUrl,
     /// `api_key`.
     pub api_key: SecretString,
-    /// `remote_runtime_init_timeout`: from asking for a sandbox to its answer.
+    /// `remote_runtime_init_timeout`: from the request for a sandbox to the first response of its server.
     pub init_timeout: Duration,
     /// `remote_runtime_api_timeout`: for one request.
     pub api_timeout: Duration,
     /// `remote_runtime_enable_retries`.
     pub enable_retries: bool,
-    /// `remote_runtime_class`: `sysbox`, or whatever the service uses.
+    /// `remote_runtime_class`: `sysbox`, or the default of the service.
     pub class: Option<String>,
-    /// `remote_runtime_resource_factor`; V0's services take 1, 2, 4 and 8.
+    /// `remote_runtime_resource_factor`. V0's services support 1, 2, 4 and 8.
     pub resource_factor: f64,
-    /// The image when a spec names none; nothing: the service's own default, which V0's services do not have.
+    /// The image of a spec without one. `None` for the default of the service, which V0's services do not have.
     pub default_image: Option<String>,
-    /// What a service that is not a sandbox-host runs in it.
+    /// The command of a service that is not a sandbox host.
     pub command: Vec<String>,
-    /// A file of PEM certificates that are believed beside the machine's own.
+    /// A PEM file of certificate authorities that are trusted in addition to those of the machine.
     pub additional_ca: Option<PathBuf>,
 }
 
 impl RemoteRuntimeConfig {
-    /// V0's defaults.
+    /// Returns V0's defaults.
     pub fn new(api_url: ServerUrl, api_key: SecretString) -> Self {
         Self {
             api_url,
@@ -99,31 +97,31 @@ impl RemoteRuntimeConfig {
     }
 }
 
-/// Asks a runtime API for sandboxes.
+/// Creates sandboxes through a runtime API.
 pub struct RemoteRuntimeProvider {
     service: Arc<Service>,
     removals: TaskTracker,
 }
 
-/// What a start's removal needs too.
+/// Shared with the removals of abandoned starts.
 struct Service {
     config: RemoteRuntimeConfig,
     api: RuntimeApi,
 }
 
 impl RemoteRuntimeProvider {
-    /// Does not speak to the service yet.
+    /// Creates a provider. Does not connect yet.
     ///
     /// # Errors
-    /// No header can carry the key.
+    /// A header cannot carry the key.
     pub fn new(config: RemoteRuntimeConfig) -> Result<Self, SandboxError> {
-        let trust = Arc::new(Trust::new(config.additional_ca.clone()));
+        let trust = Arc::new(TrustStore::new(config.additional_ca.clone()));
         let api = RuntimeApi::new(Endpoint::new(config.api_url.clone(), trust), &config.api_key)?;
         Ok(Self { service: Arc::new(Service { config, api }), removals: TaskTracker::new() })
     }
 
-    /// From asking to an answer of the sandbox's server, before the deadline.
-    async fn place(
+    /// Starts a sandbox and connects to its server, before the deadline.
+    async fn start_sandbox(
         &self,
         sandbox: &SandboxId,
         spec: &SandboxSpec,
@@ -133,54 +131,57 @@ impl RemoteRuntimeProvider {
         let service = &self.service;
         let deadline = Instant::now() + service.config.init_timeout;
         on_progress(StartProgress::Starting);
-        let mut retries = Retries::until(deadline, service.config.enable_retries);
+        let mut backoff = RetryBackoff::new(deadline, service.config.enable_retries);
         let runtime = loop {
             let request = service.start_request(spec);
             let starting = Arc::clone(service);
-            // A step that is taken to its end: the service starts it also when nobody waits for its answer any more.
+            // A step, because the service would start the sandbox even if the request were dropped.
             let step = async move { Ok(starting.start(&request, deadline).await) };
-            match steps.take(step).await? {
+            match steps.run(step).await? {
                 Ok(runtime) => break runtime,
-                Err(error) if error.may_pass() => {
-                    tracing::info!(%sandbox, %error, "asking again for a sandbox");
-                    if !retries.wait(error.retry_after()).await {
-                        return Err(error.of(spec.image.as_deref()));
+                Err(error) if error.is_transient() => {
+                    tracing::info!(%sandbox, %error, "retrying the start of a sandbox");
+                    if !backoff.wait(error.retry_after()).await {
+                        return Err(error.into_sandbox_error(spec.image.as_deref()));
                     }
                 }
-                Err(error) => return Err(error.of(spec.image.as_deref())),
+                Err(error) => return Err(error.into_sandbox_error(spec.image.as_deref())),
             }
         };
         on_progress(StartProgress::Connecting);
-        let ready = timeout_at(deadline, service.ready(runtime)).await;
-        let runtime = ready.unwrap_or_else(|_| Err(start_error(service.out_of_time("is not ready"))))?;
+        let ready = timeout_at(deadline, service.wait_until_ready(runtime)).await;
+        let runtime =
+            ready.unwrap_or_else(|_| Err(start_error(service.init_timeout_message("is not ready"))))?;
         let address = service.address(sandbox, runtime)?;
         ActionClient::connect(address, deadline.saturating_duration_since(Instant::now())).await
     }
 
-    /// The sandbox, running: one that is paused is resumed.
-    async fn running(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
+    /// Returns the address of a sandbox. Resumes it if it is paused.
+    async fn active_address(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
         let service = &self.service;
         let runtime = match service.session_of(sandbox).await? {
-            None => return Err(lost(sandbox, "there is none of that name")),
+            None => return Err(lost(sandbox, "it does not exist")),
             Some(runtime) => runtime,
         };
         match runtime.status {
             Status::Stopped => Err(lost(sandbox, "it was stopped")),
             Status::Paused => {
-                service.ask(sandbox, "/resume", &runtime.runtime_id).await?;
-                let ready = tokio::time::timeout(service.config.init_timeout, service.ready(runtime)).await;
-                let runtime =
-                    ready.unwrap_or_else(|_| Err(unavailable(service.out_of_time("does not go on"))))?;
+                service.send_command(sandbox, "/resume", &runtime.runtime_id).await?;
+                let ready =
+                    tokio::time::timeout(service.config.init_timeout, service.wait_until_ready(runtime))
+                        .await;
+                let runtime = ready
+                    .unwrap_or_else(|_| Err(unavailable(service.init_timeout_message("does not resume"))))?;
                 service.address(sandbox, runtime)
             }
             Status::Starting | Status::Running | Status::Unknown => service.address(sandbox, runtime),
         }
     }
 
-    async fn ask_of_session(&self, sandbox: &SandboxId, path: &str) -> Result<(), SandboxError> {
+    async fn send_session_command(&self, sandbox: &SandboxId, path: &str) -> Result<(), SandboxError> {
         match self.service.session_of(sandbox).await? {
-            None => Err(lost(sandbox, "there is none of that name")),
-            Some(runtime) => self.service.ask(sandbox, path, &runtime.runtime_id).await,
+            None => Err(lost(sandbox, "it does not exist")),
+            Some(runtime) => self.service.send_command(sandbox, path, &runtime.runtime_id).await,
         }
     }
 }
@@ -201,19 +202,19 @@ impl Service {
         }
     }
 
-    /// One attempt: stops what the session had before, and starts afresh.
+    /// Starts a sandbox. Stops an existing one of the session first.
     async fn start(&self, request: &StartRequest, deadline: Instant) -> Result<Runtime, ApiError> {
         let wait = self.config.api_timeout.min(deadline.saturating_duration_since(Instant::now()));
         if let Some(before) = self.session(&request.session_id, wait).await?
             && before.status != Status::Stopped
         {
-            self.done("/stop", &before.runtime_id, wait).await?;
+            self.post_command("/stop", &before.runtime_id, wait).await?;
         }
         self.api.post("/start", request, wait).await
     }
 
-    /// Waits until the service says that a sandbox is ready. One that does not say will be heard from its server.
-    async fn ready(&self, mut runtime: Runtime) -> Result<Runtime, SandboxError> {
+    /// Waits until the service reports that a sandbox is ready. Returns immediately if the service does not report that.
+    async fn wait_until_ready(&self, mut runtime: Runtime) -> Result<Runtime, SandboxError> {
         while runtime.stream_url.is_none() {
             let found: Result<Runtime, ApiError> = self
                 .api
@@ -226,50 +227,50 @@ impl Service {
                         Some(failed @ ("failed" | "unknown" | "crashloopbackoff")) => {
                             let id = &runtime.runtime_id;
                             return Err(start_error(format!(
-                                "the service says of the sandbox {id}: {failed}"
+                                "the service reports the sandbox {id} as {failed}"
                             )));
                         }
                         Some(_pending) => {}
                     }
                     runtime.session_api_key = found.session_api_key.or(runtime.session_api_key);
                 }
-                Err(error) if error.is_not_found() || error.may_pass() => {}
-                Err(error) => return Err(error.of(None)),
+                Err(error) if error.is_not_found() || error.is_transient() => {}
+                Err(error) => return Err(error.into_sandbox_error(None)),
             }
-            sleep(READY_PAUSE).await;
+            sleep(READINESS_POLL_INTERVAL).await;
         }
         Ok(runtime)
     }
 
-    fn out_of_time(&self, what: &str) -> String {
+    fn init_timeout_message(&self, what: &str) -> String {
         format!(
             "the sandbox {what} within {} s (remote_runtime_init_timeout)",
             self.config.init_timeout.as_secs_f32()
         )
     }
 
-    /// How the sandbox's server is reached.
     fn address(&self, sandbox: &SandboxId, runtime: Runtime) -> Result<Address, SandboxError> {
         let key = SecretString::from(runtime.session_api_key.unwrap_or_default());
         let endpoint = |url: &str| {
-            let url: ServerUrl =
-                url.parse().map_err(|error| unavailable(format!("the service answers: {error}")))?;
+            let url: ServerUrl = url
+                .parse()
+                .map_err(|error| unavailable(format!("the service responds with an invalid URL: {error}")))?;
             if self.config.api_url.is_tls() && !url.is_tls() {
                 return Err(unavailable(format!(
-                    "the service is reached over TLS and its sandbox at {url} is not: its key would be sent in the clear; \
-                     a sandbox-host behind a proxy needs --public-url https://…"
+                    "the service uses TLS and its sandbox at {url} does not: its key would be sent in plain text; \
+                     a sandbox host behind a proxy needs --public-url https://…"
                 )));
             }
-            Ok(self.api.endpoint.beside(url))
+            Ok(self.api.endpoint.with_url(url))
         };
         let connector: Box<dyn Connector> = match &runtime.stream_url {
             Some(url) => {
                 let key = secret_header(&key).ok_or_else(|| {
-                    unavailable("the service answers with a key that no header can carry".into())
+                    unavailable("the service responds with a key that cannot be sent in a header".into())
                 })?;
-                Box::new(LentStream::new(endpoint(url)?, key))
+                Box::new(UpgradeConnector::new(endpoint(url)?, key))
             }
-            None => Box::new(Direct::to(endpoint(&runtime.url)?)),
+            None => Box::new(DirectConnector::new(endpoint(&runtime.url)?)),
         };
         Ok(Address { runtime: RUNTIME, sandbox: sandbox.clone(), key, connector })
     }
@@ -279,7 +280,7 @@ impl Service {
         let session = conversation.to_string();
         self.with_retries(|| self.session(&session, self.config.api_timeout))
             .await
-            .map_err(|error| error.of(None))
+            .map_err(|error| error.into_sandbox_error(None))
     }
 
     async fn session(&self, session: &str, wait: Duration) -> Result<Option<Runtime>, ApiError> {
@@ -290,8 +291,8 @@ impl Service {
         }
     }
 
-    /// Stops, pauses or resumes. Which of it is of no interest to a service that has lost it.
-    async fn done(&self, path: &str, runtime_id: &str, wait: Duration) -> Result<(), ApiError> {
+    /// Stops, pauses or resumes a sandbox. Stopping one that does not exist succeeds.
+    async fn post_command(&self, path: &str, runtime_id: &str, wait: Duration) -> Result<(), ApiError> {
         let request = RuntimeRequest { runtime_id: runtime_id.to_owned() };
         match self.api.post::<Value>(path, &request, wait).await {
             Ok(_) => Ok(()),
@@ -300,25 +301,30 @@ impl Service {
         }
     }
 
-    async fn ask(&self, sandbox: &SandboxId, path: &str, runtime_id: &str) -> Result<(), SandboxError> {
-        let asked = self.with_retries(|| self.done(path, runtime_id, self.config.api_timeout)).await;
-        asked.map_err(|error| match error.of(None) {
+    async fn send_command(
+        &self,
+        sandbox: &SandboxId,
+        path: &str,
+        runtime_id: &str,
+    ) -> Result<(), SandboxError> {
+        let result = self.with_retries(|| self.post_command(path, runtime_id, self.config.api_timeout)).await;
+        result.map_err(|error| match error.into_sandbox_error(None) {
             SandboxError::Unsupported { runtime, .. } if path == "/pause" => {
-                SandboxError::Unsupported { runtime, what: "pause a sandbox of that service" }
+                SandboxError::Unsupported { runtime, what: "pause a sandbox of this service" }
             }
             SandboxError::Unsupported { runtime, .. } => {
-                SandboxError::Unsupported { runtime, what: "resume a sandbox of that service" }
+                SandboxError::Unsupported { runtime, what: "resume a sandbox of this service" }
             }
             SandboxError::Lost { detail } => lost(sandbox, &detail),
             other => other,
         })
     }
 
-    /// Stops the sandbox of a session, if it has one.
+    /// Stops a sandbox if it exists.
     async fn remove(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         match self.session_of(sandbox).await? {
             Some(runtime) if runtime.status != Status::Stopped || runtime.stream_url.is_some() => {
-                self.ask(sandbox, "/stop", &runtime.runtime_id).await
+                self.send_command(sandbox, "/stop", &runtime.runtime_id).await
             }
             _ => Ok(()),
         }
@@ -328,16 +334,16 @@ impl Service {
     where
         F: Future<Output = Result<T, ApiError>>,
     {
-        let deadline = Instant::now() + self.config.api_timeout.min(REMOVAL_TIME);
-        let mut retries = Retries::until(deadline, self.config.enable_retries);
+        let deadline = Instant::now() + self.config.api_timeout.min(MAX_RETRY_TIME);
+        let mut backoff = RetryBackoff::new(deadline, self.config.enable_retries);
         loop {
             match call().await {
-                Err(error) if error.may_pass() => {
-                    if !retries.wait(error.retry_after()).await {
+                Err(error) if error.is_transient() => {
+                    if !backoff.wait(error.retry_after()).await {
                         return Err(error);
                     }
                 }
-                called => return called,
+                result => return result,
             }
         }
     }
@@ -355,24 +361,24 @@ impl SandboxProvider for RemoteRuntimeProvider {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         let sandbox = sandbox_id_of(&spec.conversation)?;
-        refuse_what_stays_here(spec)?;
+        reject_host_folders(spec)?;
         let (service, left) = (Arc::clone(&self.service), sandbox.clone());
         let unfinished = UnfinishedStart::new(&self.removals, async move {
             if let Err(error) = service.remove(&left).await {
-                tracing::warn!(sandbox = %left, %error, "stopping what a failed start left");
+                tracing::warn!(sandbox = %left, %error, "cannot stop the sandbox of a failed start");
             }
         });
-        let started = self.place(&sandbox, spec, unfinished.steps(), on_progress).await;
-        Ok(Box::new(unfinished.end(started).await?))
+        let started = self.start_sandbox(&sandbox, spec, unfinished.steps(), on_progress).await;
+        Ok(Box::new(unfinished.finish(started).await?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let address = self.running(&lease.sandbox_id).await?;
+        let address = self.active_address(&lease.sandbox_id).await?;
         Ok(Box::new(ActionClient::reconnect(address, Some(&lease.boot_id)).await?))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let address = self.running(sandbox).await?;
+        let address = self.active_address(sandbox).await?;
         Ok(Box::new(ActionClient::reconnect(address, None).await?))
     }
 
@@ -380,8 +386,8 @@ impl SandboxProvider for RemoteRuntimeProvider {
         let service = &self.service;
         let listed =
             service.with_retries(|| service.api.get::<Runtimes>("/list", service.config.api_timeout)).await;
-        let listed = listed.map_err(|error| error.of(None))?;
-        Ok(listed.runtimes.into_iter().filter_map(placed).collect())
+        let listed = listed.map_err(|error| error.into_sandbox_error(None))?;
+        Ok(listed.runtimes.into_iter().filter_map(summarize).collect())
     }
 
     fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
@@ -397,7 +403,7 @@ impl SandboxProvider for RemoteRuntimeProvider {
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Ok(self.running(sandbox).await?.into())
+        Ok(self.active_address(sandbox).await?.into())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
@@ -413,17 +419,17 @@ impl SandboxProvider for RemoteRuntimeProvider {
 #[async_trait]
 impl SandboxPausing for RemoteRuntimeProvider {
     async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.ask_of_session(sandbox, "/pause").await
+        self.send_session_command(sandbox, "/pause").await
     }
 
     async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.ask_of_session(sandbox, "/resume").await
+        self.send_session_command(sandbox, "/resume").await
     }
 }
 
-/// A sandbox of a list, when its session can be one of our conversations. Somebody else may use the same key: what says
-/// nothing of how long it stays is left alone by sweeps.
-fn placed(runtime: Runtime) -> Option<SandboxSummary> {
+/// Returns the summary of a sandbox. `None` if its session is not a conversation id. Another client may use the same key, so
+/// that a sandbox without a lifetime must not be swept.
+fn summarize(runtime: Runtime) -> Option<SandboxSummary> {
     let conversation = runtime.session_id.parse().ok()?;
     Some(SandboxSummary {
         sandbox: sandbox_id_of(&conversation).ok()?,
@@ -439,13 +445,13 @@ fn placed(runtime: Runtime) -> Option<SandboxSummary> {
     })
 }
 
-/// An id of a service, fit for a path.
+/// Returns an id of the service if it is safe in a path.
 fn path_part(id: &str) -> Result<&str, SandboxError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:".contains(&byte);
     if !id.is_empty() && id.len() <= 256 && id.bytes().all(is_plain) {
         return Ok(id);
     }
-    Err(unavailable("the service answers with an id that fits into no path".into()))
+    Err(unavailable("the service responds with an id that is not allowed in a path".into()))
 }
 
 fn lost(sandbox: &SandboxId, detail: &str) -> SandboxError {

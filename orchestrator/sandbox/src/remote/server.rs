@@ -1,11 +1,10 @@
-//! A running action server that somebody else placed, reached by its address and key.
+//! An existing action server, configured by its address and key.
 //!
-//! It is not ours: `create` only looks whether it answers and takes its lease, and `destroy` ends what actions of ours
-//! may still run there, and nothing else. Files, shells and what runs in their background stay; the next conversation
-//! finds them. Whoever wants a fresh sandbox each time runs `glovebox sandbox-host` there instead.
+//! The provider does not own it: `create` only connects, and `destroy` cancels only the actions that were started here and
+//! may still run. Files, shells and their background processes remain for the next conversation. For a new sandbox per
+//! conversation, run `glovebox sandbox-host` on that machine instead.
 //!
-//! What a host program that was killed had under way is known to nobody after its next start, unless its conversation is
-//! resumed: it ends with its own time limit.
+//! If this program is killed, its actions continue until their timeout, unless the conversation is resumed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,42 +20,41 @@ use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use secrecy::SecretString;
 
-use super::RUNTIME;
-use super::direct::Direct;
+use super::direct::DirectConnector;
 use super::endpoint::Endpoint;
-use super::refuse_what_stays_here;
-use super::trust::{Protocol, Trust};
+use super::trust::{Protocol, TrustStore};
+use super::{RUNTIME, reject_host_folders, unavailable};
 use crate::action_client::{ActionClient, Address, RunningActions};
 use crate::connect::ServerUrl;
 use crate::placement::sandbox_id_of;
 
-/// The server runs already; this is for the first connection.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of the first connection. The server already runs.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the server is.
+/// Settings of [`RemoteServerProvider`].
 #[derive(Debug)]
 pub struct RemoteServerConfig {
-    /// Its address. Over plain `http` the key and everything else can be read on the way.
+    /// The address of the server. With plain `http`, the key and all data can be intercepted.
     pub url: ServerUrl,
-    /// The key that it was started with.
+    /// The key that the server was started with.
     pub key: SecretString,
-    /// A file of PEM certificates that are believed beside the machine's own.
+    /// A PEM file of certificate authorities that are trusted in addition to those of the machine.
     pub additional_ca: Option<PathBuf>,
 }
 
-/// Takes one running action server as the sandbox of every conversation. See the module: it is not ours to remove.
+/// Uses one existing action server as the sandbox of every conversation, and never removes it.
 pub struct RemoteServerProvider {
     endpoint: Endpoint,
     key: SecretString,
-    /// What each conversation may have running. Locked for a moment, never across a wait.
-    under_way: Mutex<HashMap<SandboxId, RunningActions>>,
+    /// The actions that may run in each sandbox. The lock is never held across an await.
+    running: Mutex<HashMap<SandboxId, RunningActions>>,
 }
 
 impl RemoteServerProvider {
-    /// Does not speak to the server yet.
+    /// Creates a provider. Does not connect yet.
     pub fn new(config: RemoteServerConfig) -> Self {
-        let endpoint = Endpoint::new(config.url, Arc::new(Trust::new(config.additional_ca)));
-        Self { endpoint, key: config.key, under_way: Mutex::default() }
+        let endpoint = Endpoint::new(config.url, Arc::new(TrustStore::new(config.additional_ca)));
+        Self { endpoint, key: config.key, running: Mutex::default() }
     }
 
     fn address(&self, sandbox: &SandboxId) -> Address {
@@ -64,28 +62,27 @@ impl RemoteServerProvider {
             runtime: RUNTIME,
             sandbox: sandbox.clone(),
             key: self.key.clone(),
-            connector: Box::new(Direct::to(self.endpoint.clone())),
+            connector: Box::new(DirectConnector::new(self.endpoint.clone())),
         }
     }
 
-    fn telling(&self, sandbox: &SandboxId, client: ActionClient) -> Box<dyn Sandbox> {
-        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        Box::new(client.with_running_actions(under_way.entry(sandbox.clone()).or_default().clone()))
+    fn track_actions(&self, sandbox: &SandboxId, client: ActionClient) -> Box<dyn Sandbox> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        Box::new(client.with_running_actions(running.entry(sandbox.clone()).or_default().clone()))
     }
 
-    /// Says of an error what this server is and what to do.
-    fn explained(&self, error: SandboxError) -> SandboxError {
+    /// Adds the address and a remedy to an error.
+    fn explain(&self, error: SandboxError) -> SandboxError {
         let url = &self.endpoint.url;
         match error {
             SandboxError::Refused { detail } => SandboxError::Refused {
                 detail: format!(
-                    "{url} does not take our key ({detail}): give the one that it was started with"
+                    "{url} rejects the key ({detail}): configure the key that the server was started with"
                 ),
             },
-            SandboxError::Start { detail, .. } => SandboxError::RuntimeUnavailable {
-                runtime: RUNTIME,
-                detail: format!("no action server of ours answers at {url} ({detail}): check the address"),
-            },
+            SandboxError::Start { detail, .. } => {
+                unavailable(format!("no action server responds at {url} ({detail}): check the address"))
+            }
             other => other,
         }
     }
@@ -103,25 +100,25 @@ impl SandboxProvider for RemoteServerProvider {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         let sandbox = sandbox_id_of(&spec.conversation)?;
-        refuse_what_stays_here(spec)?;
+        reject_host_folders(spec)?;
         on_progress(StartProgress::Connecting);
-        // First without patience: an address, a name or a certificate that is wrong does not get better.
+        // First without retries, which do not help against a wrong address, name or certificate.
         drop(self.endpoint.open(Protocol::Http2).await?);
-        let client = ActionClient::connect(self.address(&sandbox), CONNECT_PATIENCE).await;
-        Ok(self.telling(&sandbox, client.map_err(|error| self.explained(error))?))
+        let client = ActionClient::connect(self.address(&sandbox), CONNECT_TIMEOUT).await;
+        Ok(self.track_actions(&sandbox, client.map_err(|error| self.explain(error))?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
         let client = ActionClient::reconnect(self.address(&lease.sandbox_id), Some(&lease.boot_id)).await;
-        Ok(self.telling(&lease.sandbox_id, client.map_err(|error| self.explained(error))?))
+        Ok(self.track_actions(&lease.sandbox_id, client.map_err(|error| self.explain(error))?))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
         let client = ActionClient::reconnect(self.address(sandbox), None).await;
-        Ok(self.telling(sandbox, client.map_err(|error| self.explained(error))?))
+        Ok(self.track_actions(sandbox, client.map_err(|error| self.explain(error))?))
     }
 
-    /// None: nothing there was placed by us.
+    /// Empty: the server is not managed by this provider.
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         Ok(Vec::new())
     }
@@ -143,22 +140,22 @@ impl SandboxProvider for RemoteServerProvider {
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        let ours = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(sandbox);
-        let ours = ours.map(|ours| ours.drain()).unwrap_or_default();
-        if ours.is_empty() {
+        let actions = self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(sandbox);
+        let actions = actions.map(|actions| actions.drain()).unwrap_or_default();
+        if actions.is_empty() {
             return Ok(());
         }
         let client = match ActionClient::reconnect(self.address(sandbox), None).await {
-            // It is gone, and what ran in it is gone too.
+            // Its processes are gone too.
             Err(SandboxError::Lost { .. }) => return Ok(()),
-            reached => reached.map_err(|error| self.explained(error))?,
+            connected => connected.map_err(|error| self.explain(error))?,
         };
-        for action in ours {
+        for action in actions {
             client.cancel(&action).await?;
         }
         Ok(())
     }
 
-    /// Nothing is placed, so that nothing is left.
+    /// Does nothing: the provider creates nothing.
     async fn wait_for_cleanup(&self) {}
 }

@@ -1,4 +1,4 @@
-//! Whose certificates are believed: the machine's roots, and a certificate authority of the user's own.
+//! The trusted certificate authorities: those of the machine, and the configured one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
 
-use super::RUNTIME;
+use super::unavailable;
 
-/// What is spoken over a stream, agreed on while TLS begins.
+/// The protocol over a stream, negotiated by TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
@@ -21,7 +21,7 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// Its name in TLS.
+    /// Its ALPN id.
     pub(super) fn alpn(self) -> &'static [u8] {
         match self {
             Self::Http1 => b"http/1.1",
@@ -30,27 +30,27 @@ impl Protocol {
     }
 }
 
-/// Certificates are read when TLS is first spoken: plain HTTP works on a machine that has none.
+/// Loaded on first use, so that plain HTTP works on a machine without certificates.
 #[derive(Default)]
-pub(super) struct Trust {
+pub(super) struct TrustStore {
     additional_ca: Option<PathBuf>,
     roots: OnceCell<Arc<RootCertStore>>,
 }
 
-impl Trust {
-    /// The machine's roots, and what the file holds: certificates in PEM.
+impl TrustStore {
+    /// Trusts the authorities of the machine, and those in a PEM file.
     pub(super) fn new(additional_ca: Option<PathBuf>) -> Self {
         Self { additional_ca, roots: OnceCell::new() }
     }
 
-    /// What begins TLS with a server. It is sent nothing else than `protocol`.
+    /// Returns a connector that offers only this protocol.
     ///
     /// # Errors
-    /// The file cannot be read, or holds no certificate.
+    /// The file cannot be read, or contains no certificate.
     pub(super) async fn connector(&self, protocol: Protocol) -> Result<TlsConnector, SandboxError> {
         let roots = self.roots.get_or_try_init(|| self.load()).await?;
         let config = tls::client(Arc::clone(roots), &[protocol.alpn()])
-            .map_err(|error| unusable(format!("TLS cannot be set up: {error}")))?;
+            .map_err(|error| unavailable(format!("TLS cannot be set up: {error}")))?;
         Ok(TlsConnector::from(Arc::new(config)))
     }
 
@@ -60,15 +60,15 @@ impl Trust {
             let mut roots = tls::roots();
             if let Some(file) = additional_ca {
                 add(&mut roots, &file).map_err(|problem| {
-                    unusable(format!(
-                        "the CA file {} {problem}: give a file of PEM certificates",
+                    unavailable(format!(
+                        "the CA file {} {problem}: configure a file of PEM certificates",
                         file.display()
                     ))
                 })?;
             }
             Ok(Arc::new(roots))
         });
-        loaded.await.unwrap_or_else(|panic| Err(unusable(format!("loading certificates: {panic}"))))
+        loaded.await.unwrap_or_else(|panic| Err(unavailable(format!("loading certificates: {panic}"))))
     }
 }
 
@@ -78,12 +78,8 @@ fn add(roots: &mut RootCertStore, file: &std::path::Path) -> Result<(), String> 
     let mut added = 0;
     for certificate in certificates {
         let certificate = certificate.map_err(|error| format!("is malformed ({error})"))?;
-        roots.add(certificate).map_err(|error| format!("holds what is no certificate ({error})"))?;
+        roots.add(certificate).map_err(|error| format!("contains an invalid certificate ({error})"))?;
         added += 1;
     }
-    if added == 0 { Err("holds no certificate".into()) } else { Ok(()) }
-}
-
-fn unusable(detail: String) -> SandboxError {
-    SandboxError::RuntimeUnavailable { runtime: RUNTIME, detail }
+    if added == 0 { Err("contains no certificate".into()) } else { Ok(()) }
 }

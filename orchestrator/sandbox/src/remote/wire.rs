@@ -1,36 +1,35 @@
-//! What crosses between a runtime API and its clients, in V0's words. Ours beside them are optional on both sides: V0's
-//! services and clients pass over what they do not know.
+//! The requests and responses of a runtime API, as in V0. Our extensions are optional on both sides, because V0's services
+//! and clients ignore unknown fields.
 //!
 //! | route | request → response |
 //! |---|---|
-//! | `POST /start` | [`StartRequest`] → [`Runtime`]; one that the session had before is replaced |
-//! | `POST /stop`, `/pause`, `/resume` | [`RuntimeRequest`] → [`Runtime`], or anything |
-//! | `GET /sessions/{session_id}` | → [`Runtime`]; 404 when there is none |
+//! | `POST /start` | [`StartRequest`] → [`Runtime`]; replaces the existing one of the session |
+//! | `POST /stop`, `/pause`, `/resume` | [`RuntimeRequest`] → [`Runtime`], or any JSON |
+//! | `GET /sessions/{session_id}` | → [`Runtime`]; 404 if there is none |
 //! | `GET /runtime/{runtime_id}` | → [`Runtime`] with `pod_status` |
 //! | `GET /list` | → [`Runtimes`] |
 //! | `GET /registry_prefix` | → `{registry_prefix}` |
 //! | `GET /image_exists?image=` | → `{exists}` |
 //!
-//! The key is in the header [`API_KEY_HEADER`]. An error is an [`ErrorAnswer`] with a fitting status.
+//! The key is in the header [`API_KEY_HEADER`]. The body of an error response is an [`ApiErrorBody`].
 
 use std::collections::BTreeMap;
 
 use engine::sandbox::{Lifetime, ResourceLimits, SandboxState};
 use serde::{Deserialize, Serialize};
 
-/// The header of a runtime API's key.
+/// The header with the key of a runtime API.
 pub(crate) const API_KEY_HEADER: &str = "x-api-key";
 
-/// The protocol to which a request for a stream to an action server is upgraded.
+/// The protocol of an upgraded request, which is a stream to an action server.
 pub(crate) const STREAM_PROTOCOL: &str = "glovebox-stream";
 
-/// What is to be started.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct StartRequest {
-    /// Nothing: the service's own default.
+    /// `None` for the default of the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image: Option<String>,
-    /// What V0's services run in it. Ours brings its own server.
+    /// The command that V0's services run in the image. Ignored by a sandbox host, which has its own action server.
     #[serde(default, skip_deserializing)]
     pub(crate) command: Vec<String>,
     #[serde(default, skip_deserializing)]
@@ -42,31 +41,30 @@ pub(crate) struct StartRequest {
     pub(crate) resource_factor: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) runtime_class: Option<String>,
-    /// Ours.
+    /// An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lifetime: Option<Stay>,
-    /// Ours.
+    pub(crate) lifetime: Option<WireLifetime>,
+    /// An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) resources: Option<Bounds>,
+    pub(crate) resources: Option<WireLimits>,
 }
 
 fn one() -> f64 {
     1.0
 }
 
-/// Which runtime is meant.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RuntimeRequest {
     pub(crate) runtime_id: String,
 }
 
-/// A sandbox as a runtime API tells it.
+/// A sandbox of a runtime API.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Runtime {
     pub(crate) runtime_id: String,
     #[serde(default)]
     pub(crate) session_id: String,
-    /// Where its action server is reached; V0's plain requests go to paths below it.
+    /// The URL of its action server. V0's clients send their requests to paths below it.
     #[serde(default)]
     pub(crate) url: String,
     /// The key of its action server.
@@ -77,15 +75,15 @@ pub(crate) struct Runtime {
     /// `ready`, `pending`, `failed`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pod_status: Option<String>,
-    /// Ours: where a request is upgraded to a stream to the action server.
+    /// An extension: the URL at which a request is upgraded to a stream to the action server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stream_url: Option<String>,
-    /// Ours.
+    /// An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lifetime: Option<Stay>,
+    pub(crate) lifetime: Option<WireLifetime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image: Option<String>,
-    /// Ours: in RFC 3339's words.
+    /// An extension, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created_at: Option<String>,
 }
@@ -96,7 +94,6 @@ pub(crate) struct Runtimes {
     pub(crate) runtimes: Vec<Runtime>,
 }
 
-/// What a sandbox does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
@@ -104,15 +101,15 @@ pub(crate) enum Status {
     Running,
     Paused,
     Stopped,
-    /// One that this version does not know.
+    /// Unknown to this version.
     #[default]
     #[serde(other)]
     Unknown,
 }
 
 impl From<SandboxState> for Status {
-    fn from(condition: SandboxState) -> Self {
-        match condition {
+    fn from(state: SandboxState) -> Self {
+        match state {
             SandboxState::Running => Self::Running,
             SandboxState::Paused => Self::Paused,
             SandboxState::Ended => Self::Stopped,
@@ -120,15 +117,15 @@ impl From<SandboxState> for Status {
     }
 }
 
-/// How long a sandbox stays, as `Lifetime` says.
+/// [`Lifetime`] on the wire.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Stay {
+pub(crate) enum WireLifetime {
     Conversation,
     UntilRemoved,
 }
 
-impl From<Lifetime> for Stay {
+impl From<Lifetime> for WireLifetime {
     fn from(lifetime: Lifetime) -> Self {
         match lifetime {
             Lifetime::Conversation => Self::Conversation,
@@ -137,81 +134,80 @@ impl From<Lifetime> for Stay {
     }
 }
 
-impl From<Stay> for Lifetime {
-    fn from(stay: Stay) -> Self {
-        match stay {
-            Stay::Conversation => Self::Conversation,
-            Stay::UntilRemoved => Self::UntilRemoved,
+impl From<WireLifetime> for Lifetime {
+    fn from(lifetime: WireLifetime) -> Self {
+        match lifetime {
+            WireLifetime::Conversation => Self::Conversation,
+            WireLifetime::UntilRemoved => Self::UntilRemoved,
         }
     }
 }
 
-/// What a sandbox may use, as `ResourceLimits` says.
+/// [`ResourceLimits`] on the wire.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Bounds {
+pub(crate) struct WireLimits {
     pub(crate) memory_bytes: u64,
     pub(crate) cpus: f64,
     pub(crate) pids: u32,
     pub(crate) disk_bytes: u64,
 }
 
-impl From<ResourceLimits> for Bounds {
+impl From<ResourceLimits> for WireLimits {
     fn from(ResourceLimits { memory_bytes, cpus, pids, disk_bytes }: ResourceLimits) -> Self {
         Self { memory_bytes, cpus, pids, disk_bytes }
     }
 }
 
-impl From<Bounds> for ResourceLimits {
-    fn from(Bounds { memory_bytes, cpus, pids, disk_bytes }: Bounds) -> Self {
+impl From<WireLimits> for ResourceLimits {
+    fn from(WireLimits { memory_bytes, cpus, pids, disk_bytes }: WireLimits) -> Self {
         Self { memory_bytes, cpus, pids, disk_bytes }
     }
 }
 
-/// How a runtime API says no. V0's services send only the sentence.
+/// The body of an error response. V0's services send only `detail`.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct ErrorAnswer {
-    /// For programs.
+pub(crate) struct ApiErrorBody {
     #[serde(default)]
     pub(crate) code: ApiErrorCode,
-    /// For people.
+    /// A message for users.
     #[serde(default)]
     pub(crate) detail: String,
-    /// The end of what a sandbox wrote that did not start.
+    /// The end of the logs of a sandbox that did not start.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) logs: String,
 }
 
-/// What programs may branch on.
+/// The kind of an error, with its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ApiErrorCode {
     /// The key is missing or wrong. 403.
     Forbidden,
-    /// The request is malformed, or asks for more than one may have. 400, 413.
+    /// The request is malformed, or exceeds a limit. 400, 413.
     Invalid,
     /// No such route, or no such sandbox of this key. 404.
     NotFound,
-    /// The sandbox is being started or removed. 409; worth a retry.
+    /// The sandbox is being started or removed. 409; can be retried.
     Conflict,
     /// The sandbox or its server is gone. 410.
     Lost,
-    /// The sandbox is frozen. 503; worth a retry when it was resumed.
+    /// The sandbox is paused. 503; can be retried after it is resumed.
     Paused,
-    /// There is no such image. 422.
+    /// The image does not exist. 422.
     NoSuchImage,
     /// The sandbox did not start. 422.
     StartFailed,
-    /// The key has as many sandboxes as it may. 429; worth a retry.
+    /// The quota of the key is exhausted. 429; can be retried.
     QuotaOfKey,
-    /// All keys together have as many sandboxes as they may. 429; worth a retry.
+    /// The quota of all keys together is exhausted. 429; can be retried.
     QuotaOfAll,
-    /// As much as the service takes is under way. 429; worth a retry.
+    /// Too many concurrent requests. 429; can be retried.
     Busy,
-    /// The runtime cannot do that. 501.
+    /// The runtime does not support the operation. 501.
     Unsupported,
-    /// The runtime does not answer, or fails. 502, 503; worth a retry.
+    /// The runtime does not respond, or fails. 502, 503; can be retried.
     Unavailable,
-    /// One that this version does not know, or none.
+    /// Missing, or unknown to this version.
     #[default]
     #[serde(other)]
     Unknown,

@@ -6,7 +6,7 @@ use engine::sandbox::SandboxError;
 use http::{HeaderValue, StatusCode, header};
 
 use crate::placement::chain;
-use crate::remote::wire::{ApiErrorCode, ErrorAnswer};
+use crate::remote::wire::{ApiErrorBody, ApiErrorCode};
 
 /// What a client is asked to wait before it tries again.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
@@ -100,7 +100,7 @@ impl IntoResponse for HostError {
             Self::Sandbox(SandboxError::Start { logs, .. }) => logs,
             _ => String::new(),
         };
-        let mut response = (status, Json(ErrorAnswer { code, detail, logs })).into_response();
+        let mut response = (status, Json(ApiErrorBody { code, detail, logs })).into_response();
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT) {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
         }

@@ -101,7 +101,7 @@ impl SshProvider {
             key: self.config.secret.key_of(sandbox),
             idle_timeout: self.config.idle_timeout,
         };
-        let socket = steps.take(start.run()).await?;
+        let socket = steps.run(start.run()).await?;
         on_progress(StartProgress::Connecting);
         let starting = async {
             let client = ActionClient::connect(self.address(sandbox, socket), FIRST_STREAM_TIMEOUT).await?;
@@ -175,7 +175,7 @@ impl SandboxProvider for SshProvider {
         });
         let starting = self.start_sandbox(remote_host, &sandbox, spec, unfinished.steps(), on_progress);
         let started = timeout_at(deadline, starting).await.unwrap_or_else(|_| Err(late()));
-        Ok(Box::new(unfinished.end(started).await?))
+        Ok(Box::new(unfinished.finish(started).await?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {

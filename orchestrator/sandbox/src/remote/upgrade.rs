@@ -1,7 +1,7 @@
-//! Streams to an action server that a sandbox-host lends: a request to the sandbox's address, upgraded.
+//! Streams to the action server of a sandbox that a sandbox host leases: upgraded requests to the sandbox's URL.
 //!
-//! HTTP/1.1's `Upgrade`, because proxies that terminate TLS let it through as they do for WebSockets. What is spoken over
-//! the stream is between us and the action server; the sandbox-host only carries it.
+//! Uses `Upgrade` of HTTP/1.1, which proxies that terminate TLS forward as for WebSockets. The sandbox host only forwards the
+//! bytes.
 
 use std::io;
 use std::time::Duration;
@@ -16,23 +16,23 @@ use hyper_util::rt::TokioIo;
 use protocol::sandbox_api::KEY_HEADER;
 
 use super::api;
-use super::direct::PATIENCE;
-use super::driven::driven;
+use super::direct::RECONNECT_TIMEOUT;
+use super::drive::drive;
 use super::endpoint::Endpoint;
 use super::trust::Protocol;
 use super::wire::{ApiErrorCode, STREAM_PROTOCOL};
 use crate::connect::{ConnectError, Connector};
 use crate::placement::chain;
 
-/// Opens streams through a sandbox-host.
-pub(super) struct LentStream {
-    /// Its address is that of one sandbox's stream.
+/// Opens streams through a sandbox host.
+pub(super) struct UpgradeConnector {
+    /// The stream URL of one sandbox.
     endpoint: Endpoint,
-    /// The key of the action server, without which the sandbox-host opens nothing.
+    /// The key of the action server, which the sandbox host requires too.
     key: HeaderValue,
 }
 
-impl LentStream {
+impl UpgradeConnector {
     pub(super) fn new(endpoint: Endpoint, key: HeaderValue) -> Self {
         Self { endpoint, key }
     }
@@ -40,7 +40,7 @@ impl LentStream {
     fn request(&self) -> Request<Empty<Bytes>> {
         let url = &self.endpoint.url;
         let mut request = Request::new(Empty::new());
-        // It was parsed as a part of an address before.
+        // Cannot fail: it was parsed as a part of the URL before.
         *request.uri_mut() = url.path("").parse().unwrap_or_default();
         let headers = request.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -59,7 +59,7 @@ impl LentStream {
 }
 
 #[async_trait]
-impl Connector for LentStream {
+impl Connector for UpgradeConnector {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         let stream = self.endpoint.open(Protocol::Http1).await?;
         let (mut requests, driver) = hyper::client::conn::http1::Builder::new()
@@ -68,22 +68,22 @@ impl Connector for LentStream {
             .await
             .map_err(|error| self.failed(chain(&error)))?;
         let mut driver = std::pin::pin!(driver.with_upgrades().fuse());
-        let answer = driven(requests.send_request(self.request()), &mut driver).await;
-        let answer = answer.map_err(|error| self.failed(chain(&error)))?;
-        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-            let refused = driven(api::refusal(answer), &mut driver).await;
-            return Err(match refused.code {
-                ApiErrorCode::Lost | ApiErrorCode::NotFound => ConnectError::Gone(refused.to_string()),
-                ApiErrorCode::Paused => ConnectError::Paused(refused.to_string()),
-                _ => self.failed(refused),
+        let response = drive(requests.send_request(self.request()), &mut driver).await;
+        let response = response.map_err(|error| self.failed(chain(&error)))?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let error = drive(api::read_error(response), &mut driver).await;
+            return Err(match error.code {
+                ApiErrorCode::Lost | ApiErrorCode::NotFound => ConnectError::Gone(error.to_string()),
+                ApiErrorCode::Paused => ConnectError::Paused(error.to_string()),
+                _ => self.failed(error),
             });
         }
-        let upgraded = driven(hyper::upgrade::on(answer), &mut driver).await;
+        let upgraded = drive(hyper::upgrade::on(response), &mut driver).await;
         Ok(Box::new(TokioIo::new(upgraded.map_err(|error| self.failed(chain(&error)))?)))
     }
 
-    /// A sandbox-host may start again, and its sandboxes live on meanwhile.
+    /// A sandbox host may restart while its sandboxes continue.
     fn reconnect_timeout(&self) -> Duration {
-        PATIENCE
+        RECONNECT_TIMEOUT
     }
 }
