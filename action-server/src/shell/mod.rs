@@ -24,11 +24,11 @@ use tokio_util::task::TaskTracker;
 mod answers;
 mod baseline;
 mod channel;
+mod command_variables;
 mod cursor_query;
 mod facts;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
-mod loan;
 mod marks;
 mod output;
 mod program;

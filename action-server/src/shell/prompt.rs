@@ -1,7 +1,7 @@
 //! The shell's side of the protocol: the script that reads commands from the [channel](super::channel), runs them, and reports
 //! their end there.
 //!
-//! Pure. All shell code of the session is here and in [`super::loan`]. It is the same for bash, dash and ash.
+//! Pure. All shell code of the session is here and in [`super::command_variables`]. It is the same for bash, dash and ash.
 //!
 //! The server always types the same line at the prompt, which sources a file that never changes. The script in it reports *ready*,
 //! reads one command from the channel and evaluates it. It repeats that [`COMMANDS`] times. Then, or if something of the user's
@@ -28,7 +28,7 @@
 //!   (`enable -n printf`) would not be the shell's own, and the shell would wait forever for a response.
 //! - Lines are collected in chunks, because appending to a text copies it.
 
-use super::loan::CommandVariables;
+use super::command_variables::CommandVariables;
 use super::marks;
 use super::program::Dialect;
 

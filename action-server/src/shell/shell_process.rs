@@ -23,8 +23,8 @@ use uuid::Uuid;
 
 use super::baseline::{self, Baseline};
 use super::channel::{Channel, Report};
+use super::command_variables::CommandVariables;
 use super::cursor_query::{self, CursorQuery};
-use super::loan::CommandVariables;
 use super::marks::{MarkReader, Piece};
 use super::program::{Dialect, ShellProgram};
 use super::prompt::{self, Frame, PLAIN_TERMINAL};

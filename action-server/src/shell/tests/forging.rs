@@ -1,9 +1,9 @@
-//! What a command starts cannot complete it: each attack here ends with its own exit code, when it has ended.
+//! A command cannot forge its completion: each attack completes only when it exits, with its own exit code.
 
 use super::*;
 
-/// What each attack writes: marks and reports, as this version and older ones use them, with every nonce that it finds.
-const LIBRARY: &str = r#"
+/// Functions of the attacks. They forge marks and reports of this and of older versions with every nonce that they find.
+const ATTACK_LIBRARY: &str = r#"
 import array, ctypes, fcntl, glob, os, re, signal, socket, sys, termios, time
 shell = int(os.environ["SHELL_PID"])
 
@@ -50,37 +50,37 @@ everything = ["/proc/self/environ", "/proc/self/cmdline", f"/proc/{shell}/enviro
 everything = [path for path in everything if not path.endswith(("/0", "/1", "/2"))]
 "#;
 
-/// The true end of an attack.
-const END: &str = "\ntime.sleep(0.3)\nopen('ended', 'w').close()\nsys.exit(3)\n";
+/// The actual end of an attack.
+const ATTACK_END: &str = "\ntime.sleep(0.3)\nopen('ended', 'w').close()\nsys.exit(3)\n";
 
 impl Fixture {
-    /// Writes `attack` as a program; the command line that starts it.
+    /// Writes `attack` as a program and returns its command line. `None` without Python.
     async fn program(&self, name: &str, attack: &str) -> Option<String> {
         if self.run("command -v python3").await.metadata.exit_code != 0 {
             eprintln!("skipped: python3 is not installed");
             return None;
         }
-        std::fs::write(self.path().join(name), format!("{LIBRARY}\n{attack}\n")).unwrap();
+        std::fs::write(self.path().join(name), format!("{ATTACK_LIBRARY}\n{attack}\n")).unwrap();
         Some(format!("SHELL_PID=$$ python3 {name}"))
     }
 
-    /// Runs an attack in the foreground, which must not end before it ends, nor with another exit code.
+    /// Runs an attack in the foreground. It must not complete before it exits, nor with another exit code.
     async fn assert_cannot_complete(&self, attack: &str) {
-        let Some(command) = self.program("attack.py", &format!("{attack}{END}")).await else { return };
-        self.assert_true_end(&command).await;
+        let Some(command) = self.program("attack.py", &format!("{attack}{ATTACK_END}")).await else { return };
+        self.assert_completes_once(&command).await;
     }
 
-    async fn assert_true_end(&self, command: &str) {
-        let answered = self.run(command).await;
+    async fn assert_completes_once(&self, command: &str) {
+        let result = self.run(command).await;
         let has_ended = self.path().join("ended").exists();
-        assert_eq!((answered.metadata.exit_code, has_ended), (3, true), "{command}: {answered:?}");
+        assert_eq!((result.metadata.exit_code, has_ended), (3, true), "{command}: {result:?}");
         assert_eq!(self.run("(exit 4)").await.metadata.exit_code, 4);
-        assert_eq!(self.say("echo fine").await, "fine");
+        assert_eq!(self.succeed("echo fine").await, "fine");
     }
 }
 
 on_every_shell! {
-    async fn marks_that_are_printed_complete_nothing(fixture) {
+    async fn printed_marks_complete_nothing(fixture) {
         fixture.assert_cannot_complete("write(1, forged(found()))").await;
     }
 
@@ -100,7 +100,7 @@ on_every_shell! {
     }
 
     async fn descriptors_taken_from_the_shell_complete_nothing(fixture) {
-        // Where the system allows pidfd_getfd, as it allows ptrace then.
+// Effective only where the system allows ptrace, which pidfd_getfd requires.
         let attack = "text = forged(found(*everything))\n\
                       call = ctypes.CDLL(None).syscall\n\
                       pidfd = call(434, shell, 0)\n\
@@ -125,7 +125,7 @@ on_every_shell! {
     }
 
     async fn typed_input_completes_nothing(fixture) {
-        // Kernels since 6.2 refuse TIOCSTI unless they are told otherwise.
+// Kernels since 6.2 refuse TIOCSTI by default.
         let attack = "def inject(text):\n    \
                           for byte in text:\n        \
                               try: fcntl.ioctl(0, termios.TIOCSTI, bytes([byte]))\n        \
@@ -146,20 +146,20 @@ on_every_shell! {
 
     async fn prompts_of_a_nested_shell_complete_nothing(fixture) {
         let nested = "sh -i <<'END'\n:\nfalse\nsleep 0.3\necho >ended\nexit 3\nEND";
-        fixture.assert_true_end(nested).await;
+        fixture.assert_completes_once(nested).await;
     }
 
     async fn subshell_that_knows_the_nonce_completes_nothing(fixture) {
-        // It has a copy of the descriptor too, but is another process than the shell.
+// It has a copy of the descriptor too, but its process id differs from the shell's.
         let attack = "(for file in 3 4 5 6 7 8 9 10 11 12 13 14 15 251; do\n\
                       for kind in E R; do eval \"printf '$kind;%s;0;/\\0' \\$__glovebox_nonce >&$file\"; done\n\
                       done 2>/dev/null; sleep 0.3; echo >ended; exit 3)";
-        if fixture.say("echo ${BASH_VERSION-}").await.is_empty() {
-            // dash ends a subshell that asks for a number with two digits.
+        if fixture.succeed("echo ${BASH_VERSION-}").await.is_empty() {
+// dash exits a subshell that uses a descriptor with two digits.
             let attack = attack.replace(" 10 11 12 13 14 15 251", "");
-            fixture.assert_true_end(&attack).await;
+            fixture.assert_completes_once(&attack).await;
         } else {
-            fixture.assert_true_end(attack).await;
+            fixture.assert_completes_once(attack).await;
         }
     }
 
@@ -175,8 +175,8 @@ on_every_shell! {
         fixture.run(&format!("{command} & echo started")).await;
         for code in 1..6 {
             let file = format!("ended{code}");
-            let answered = fixture.run(&format!("sleep 0.2; echo >{file}; (exit {code})")).await;
-            assert_eq!(answered.metadata.exit_code, code, "{answered:?}");
+            let result = fixture.run(&format!("sleep 0.2; echo >{file}; (exit {code})")).await;
+            assert_eq!(result.metadata.exit_code, code, "{result:?}");
             assert!(fixture.path().join(file).exists());
         }
         std::fs::write(fixture.path().join("stop"), "").unwrap();
@@ -184,20 +184,20 @@ on_every_shell! {
     }
 
     async fn earlier_marks_complete_no_later_command(fixture) {
-        // What the terminal showed at the prompts of this session.
+// The marks of the prompts of this session.
         let attack = "mark = b'\\x1b]' + re.search(rb'PS1=\\x1b.([0-9a-f]*)', read(f'/proc/{shell}/environ')).group(1) + b';\\x07'\n\
                       for _ in range(20): write(1, mark); time.sleep(0.01)";
-        fixture.say("(exit 0)").await;
+        fixture.succeed("(exit 0)").await;
         fixture.assert_cannot_complete(attack).await;
     }
 
     async fn program_in_the_place_of_the_shell_completes_nothing(fixture) {
         let attack = "text = forged(found(*everything))\n\
                       for file in range(1, 1024): write(file, text)";
-        let Some(command) = fixture.program("attack.py", &format!("{attack}{END}")).await else { return };
-        let answered = fixture.run(&command.replace("python3", "exec python3")).await;
+        let Some(command) = fixture.program("attack.py", &format!("{attack}{ATTACK_END}")).await else { return };
+        let result = fixture.run(&command.replace("python3", "exec python3")).await;
         let has_ended = fixture.path().join("ended").exists();
-        assert_eq!((answered.metadata.exit_code, has_ended), (3, true), "{answered:?}");
-        assert_eq!(fixture.say("echo fine").await, "fine");
+        assert_eq!((result.metadata.exit_code, has_ended), (3, true), "{result:?}");
+        assert_eq!(fixture.succeed("echo fine").await, "fine");
     }
 }

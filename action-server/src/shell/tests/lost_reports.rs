@@ -1,5 +1,5 @@
-//! What keeps a shell from reading a command or from reporting its end, and that each command is answered all the same, and
-//! none runs twice.
+//! Commands that keep the shell from reading the next one or from reporting its completion: each command still completes,
+//! and none runs twice.
 
 use nix::sys::signal::Signal;
 
@@ -7,19 +7,15 @@ use super::*;
 
 impl Fixture {
     async fn shell_pid(&self) -> i32 {
-        self.say("echo $$").await.parse().unwrap()
+        self.succeed("echo $$").await.parse().unwrap()
     }
 
-    /// That `command` and those after it are answered, be it in another shell.
+    /// Checks that `command` and those after it complete, possibly in another shell.
     async fn assert_survives(&self, command: &str) {
         self.run(command).await;
         self.run("true").await;
-        let answered = self.run("echo fine").await;
-        assert_eq!(
-            (&*answered.content, answered.metadata.exit_code),
-            ("fine", 0),
-            "after {command}: {answered:?}"
-        );
+        let result = self.run("echo fine").await;
+        assert_eq!((&*result.content, result.metadata.exit_code), ("fine", 0), "after {command}: {result:?}");
     }
 }
 
@@ -39,29 +35,29 @@ on_every_shell! {
 
     async fn trapped_signals_lose_no_command(fixture) {
         let shell = fixture.shell_pid().await;
-        fixture.say("trap 'echo usr1' USR1; trap 'echo child' CHLD").await;
+        fixture.succeed("trap 'echo usr1' USR1; trap 'echo child' CHLD").await;
         fixture.run("sleep 0.2 & :").await;
         for number in 0..20 {
             baseline::send(shell, Signal::SIGUSR1);
-            let said = fixture.say(&format!("echo {number}")).await;
-            assert_eq!(said.lines().filter(|line| !["usr1", "child"].contains(line)).collect::<Vec<_>>(), [number.to_string()]);
+            let shown = fixture.succeed(&format!("echo {number}")).await;
+            assert_eq!(shown.lines().filter(|line| !["usr1", "child"].contains(line)).collect::<Vec<_>>(), [number.to_string()]);
         }
     }
 
     async fn trapped_signal_at_idle_repeats_no_command(fixture) {
         let shell = fixture.shell_pid().await;
-        fixture.say("trap : USR1 CHLD").await;
-        fixture.say("echo run >>log; sleep 0.1 & sleep 0.2 & :").await;
+        fixture.succeed("trap : USR1 CHLD").await;
+        fixture.succeed("echo run >>log; sleep 0.1 & sleep 0.2 & :").await;
         for _ in 0..10 {
             baseline::send(shell, Signal::SIGUSR1);
             sleep(Duration::from_millis(30)).await;
         }
-        fixture.say("wait; :").await;
-        assert_eq!(fixture.say("cat log").await, "run");
+        fixture.succeed("wait; :").await;
+        assert_eq!(fixture.succeed("cat log").await, "run");
     }
 
     async fn command_that_changes_our_variables_runs_once(fixture) {
-        fixture.say("case $BASH in '') set;; *) declare -p;; esac >saved 2>/dev/null; echo fine").await;
+        fixture.succeed("case $BASH in '') set;; *) declare -p;; esac >saved 2>/dev/null; echo fine").await;
         for change in [
             ". ./saved 2>/dev/null",
             "unset __glovebox_turn __glovebox_ended", "unset __glovebox_started",
@@ -70,7 +66,7 @@ on_every_shell! {
         ] {
             for _ in 0..3 {
                 fixture.run(&format!("echo run >>log; {change}")).await;
-                assert_eq!(fixture.say("cat log; rm log").await, "run", "{change}");
+                assert_eq!(fixture.succeed("cat log; rm log").await, "run", "{change}");
             }
         }
     }
@@ -85,28 +81,28 @@ on_every_shell! {
                 cancel.cancel();
             };
             tokio::join!(running, cancelling);
-            assert_eq!(fixture.say("echo \"[${T-unset}]\"; set | grep -c '[v]alue$' || :").await, "[unset]\n0");
+            assert_eq!(fixture.succeed("echo \"[${T-unset}]\"; set | grep -c '[v]alue$' || :").await, "[unset]\n0");
         }
     }
 
-    async fn command_that_cannot_be_read_is_not_sent_for_ever(fixture) {
+    async fn unreadable_command_is_not_sent_forever(fixture) {
         fixture.assert_survives("readonly IFS; echo one\necho two").await;
         fixture.assert_survives("readonly __glovebox_line").await;
     }
 
     async fn exit_status_survives_any_separator(fixture) {
         for separators in ["0123456789", "2"] {
-            fixture.say(&format!("IFS={separators}")).await;
+            fixture.succeed(&format!("IFS={separators}")).await;
             for status in [5, 12, 127] {
                 assert_eq!(fixture.run(&format!("(exit {status})")).await.metadata.exit_code, status);
             }
         }
     }
 
-    async fn half_an_escape_sequence_ends_with_its_command(fixture) {
+    async fn incomplete_escape_sequence_ends_with_its_command(fixture) {
         for start in ["\\033", "\\033]"] {
             fixture.run(&format!("printf 'abc{start}'")).await;
-            assert_eq!(fixture.say("echo hi").await, "hi");
+            assert_eq!(fixture.succeed("echo hi").await, "hi");
         }
     }
 
@@ -120,19 +116,19 @@ on_every_shell! {
         });
         let mut completed = 0;
         for number in 0..200 {
-            let answered = fixture.run(&format!("echo {number} >>log")).await;
+            let result = fixture.run(&format!("echo {number} >>log")).await;
             let log = std::fs::read_to_string(fixture.path().join("log")).unwrap_or_default();
             let runs = log.lines().filter(|line| *line == number.to_string()).count();
-            match answered.metadata.exit_code {
-                0 => assert_eq!(runs, 1, "{number}: {answered:?}"),
-                // A bash that is interrupted once more runs the rest of the line it was reading.
-                126 | 127 | 130 => assert!(runs <= 1, "{number}: {answered:?}"),
-                _ => panic!("{number}: {answered:?}"),
+            match result.metadata.exit_code {
+                0 => assert_eq!(runs, 1, "{number}: {result:?}"),
+// A bash that is interrupted twice runs the rest of the line that it was reading.
+                126 | 127 | 130 => assert!(runs <= 1, "{number}: {result:?}"),
+                _ => panic!("{number}: {result:?}"),
             }
             completed += runs;
         }
         interrupts.abort();
-        assert!(completed > 20, "only {completed} of 200 came through");
+        assert!(completed > 20, "only {completed} of 200 commands ran");
         assert_eq!(fixture.shell_pid().await, shell);
     }
 
@@ -141,7 +137,7 @@ on_every_shell! {
         fixture.run("readonly PS1=x").await;
         baseline::send(shell, Signal::SIGINT);
         sleep(Duration::from_millis(50)).await;
-        assert_eq!(fixture.say("echo fine; echo $$").await, format!("fine\n{shell}"));
+        assert_eq!(fixture.succeed("echo fine; echo $$").await, format!("fine\n{shell}"));
     }
 
     async fn command_that_leaves_the_script_is_reported(fixture) {
@@ -149,19 +145,19 @@ on_every_shell! {
             assert_eq!(fixture.run(&format!("return {status}; echo never")).await.metadata.exit_code, status);
             assert_eq!(fixture.run("(exit 7)").await.metadata.exit_code, 7);
         }
-        assert_eq!(fixture.say("break 2>/dev/null; continue 2>/dev/null; echo after").await, "after");
+        assert_eq!(fixture.succeed("break 2>/dev/null; continue 2>/dev/null; echo after").await, "after");
     }
 
-    async fn many_lines_arrive_whole(fixture) {
+    async fn many_lines_arrive_completely(fixture) {
         let lines: String = (0..2345).map(|number| format!("line {number}\n")).collect();
-        assert_eq!(fixture.say(&format!("cat <<'END'\n{lines}END")).await, lines.trim_end());
+        assert_eq!(fixture.succeed(&format!("cat <<'END'\n{lines}END")).await, lines.trim_end());
     }
 
     async fn ended_jobs_are_announced_at_the_prompt(fixture) {
-        fixture.say("sleep 0.1 & :").await;
-        fixture.say("wait").await;
-        fixture.say("sleep 0.1 & sleep 0.3").await;
-        assert_eq!(fixture.say("jobs").await, "");
+        fixture.succeed("sleep 0.1 & :").await;
+        fixture.succeed("wait").await;
+        fixture.succeed("sleep 0.1 & sleep 0.3").await;
+        assert_eq!(fixture.succeed("jobs").await, "");
     }
 }
 
@@ -179,22 +175,24 @@ async fn bash_that_cannot_report_is_replaced() {
 async fn descriptors_from_ten_are_the_commands_own_in_bash() {
     run_on("bash", async |fixture: Fixture| {
         for descriptor in 10..14 {
-            fixture.say(&format!("exec {descriptor}>file{descriptor}; echo written >&{descriptor}")).await;
-            assert_eq!(fixture.say(&format!("cat file{descriptor}")).await, "written");
-            fixture.say(&format!("exec {descriptor}>&-; ! true >&{descriptor}")).await;
+            fixture
+                .succeed(&format!("exec {descriptor}>file{descriptor}; echo written >&{descriptor}"))
+                .await;
+            assert_eq!(fixture.succeed(&format!("cat file{descriptor}")).await, "written");
+            fixture.succeed(&format!("exec {descriptor}>&-; ! true >&{descriptor}")).await;
         }
     })
     .await;
 }
 
 #[tokio::test]
-async fn assignments_among_the_arguments_of_bash_lend_no_less() {
+async fn variables_are_injected_when_bash_reads_assignment_words() {
     run_on("bash", async |fixture: Fixture| {
-        fixture.say("set -k").await;
-        let lent = [("T", "value")];
-        let answered =
-            fixture.act_with(&lent, action("echo \"[$T]$-\""), None, CancellationToken::new()).await;
-        assert!(answered.content.starts_with("[value]") && answered.content.contains('k'), "{answered:?}");
+        fixture.succeed("set -k").await;
+        let variables = [("T", "value")];
+        let result =
+            fixture.act_with(&variables, action("echo \"[$T]$-\""), None, CancellationToken::new()).await;
+        assert!(result.content.starts_with("[value]") && result.content.contains('k'), "{result:?}");
     })
     .await;
 }
@@ -203,9 +201,9 @@ async fn assignments_among_the_arguments_of_bash_lend_no_less() {
 async fn bash_that_times_out_at_idle_loses_no_command() {
     run_on("bash", async |fixture: Fixture| {
         let shell = fixture.shell_pid().await;
-        fixture.say("TMOUT=1").await;
+        fixture.succeed("TMOUT=1").await;
         sleep(Duration::from_millis(2200)).await;
-        assert_eq!(fixture.say("echo fine; echo $$").await, format!("fine\n{shell}"));
+        assert_eq!(fixture.succeed("echo fine; echo $$").await, format!("fine\n{shell}"));
     })
     .await;
 }
@@ -213,9 +211,9 @@ async fn bash_that_times_out_at_idle_loses_no_command() {
 #[tokio::test]
 async fn prompt_command_runs_after_each_command() {
     run_on("bash", async |fixture: Fixture| {
-        fixture.say("n=0; PROMPT_COMMAND='n=$((n+1))'").await;
-        fixture.say("true").await;
-        assert_eq!(fixture.say("echo $n").await, "2");
+        fixture.succeed("n=0; PROMPT_COMMAND='n=$((n+1))'").await;
+        fixture.succeed("true").await;
+        assert_eq!(fixture.succeed("echo $n").await, "2");
     })
     .await;
 }

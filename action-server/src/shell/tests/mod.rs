@@ -1,6 +1,6 @@
-//! What a shell promises, on every shell that this machine has: each case runs on bash, dash and busybox ash.
+//! The contract of a shell. Each case runs on bash, dash and busybox ash, if the machine has them.
 //!
-//! Nothing sleeps for luck: a case waits for what it wants to see, and gives up after [`PATIENCE`].
+//! A case never sleeps to let something happen. It waits for a condition for at most [`TEST_TIMEOUT`].
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -12,17 +12,17 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 
-mod asking_again;
 mod cancelling;
+mod command_variables;
+mod completion;
+mod continuation;
 mod damage;
-mod endings;
 mod forging;
-mod lent;
+mod load;
 mod lost_reports;
-mod many;
-mod output_of_actions;
+mod output;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Declares cases that run on every shell.
 macro_rules! on_every_shell {
@@ -51,15 +51,15 @@ macro_rules! on_every_shell {
 }
 use on_every_shell;
 
-/// A shell in a folder of its own.
+/// A shell in its own folder.
 struct Fixture {
     shell: Shell,
     folder: Arc<TempDir>,
 }
 
-/// What an observation said.
+/// The observation of a command.
 #[derive(Debug)]
-struct Answered {
+struct CommandObservation {
     content: String,
     metadata: CommandMetadata,
 }
@@ -81,7 +81,7 @@ fn config(folder: &Path) -> ShellConfig {
         working_dir: folder.canonicalize().unwrap(),
         environment: crate::environment::Environment::new(std::env::vars_os().collect()),
         scratch_dir: folder.to_owned(),
-        no_change_timeout: PATIENCE,
+        no_change_timeout: TEST_TIMEOUT,
     }
 }
 
@@ -99,13 +99,15 @@ fn action(command: &str) -> RunAction {
     }
 }
 
-fn environment(lent: &[(&str, &str)]) -> CommandEnvironment {
-    CommandEnvironment(lent.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+fn environment(variables: &[(&str, &str)]) -> CommandEnvironment {
+    CommandEnvironment(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
 }
 
-fn answered(observation: Observation) -> Answered {
+fn command_observation(observation: Observation) -> CommandObservation {
     match observation.kind {
-        ObservationKind::Run(run) => Answered { content: observation.content, metadata: run.metadata },
+        ObservationKind::Run(run) => {
+            CommandObservation { content: observation.content, metadata: run.metadata }
+        }
         other => panic!("not a run observation: {other:?}, {}", observation.content),
     }
 }
@@ -116,14 +118,14 @@ fn completed(status: i64) -> String {
 
 /// Waits until `condition` holds.
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let give_up = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < give_up, "never: {what}");
+        assert!(Instant::now() < deadline, "timeout: {what}");
         sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Whether a process runs; a zombie does not.
+/// Whether a process is running and not a zombie.
 fn is_alive(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
         let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
@@ -136,64 +138,71 @@ impl Fixture {
         self.folder.path().canonicalize().unwrap()
     }
 
-    async fn act(&self, action: RunAction, limit: Option<Duration>, cancel: CancellationToken) -> Answered {
-        self.act_with(&[], action, limit, cancel).await
-    }
-
-    /// An action whose command has these for itself.
-    async fn act_with(
+    async fn act(
         &self,
-        lent: &[(&str, &str)],
         action: RunAction,
         limit: Option<Duration>,
         cancel: CancellationToken,
-    ) -> Answered {
-        let run = self.shell.run(action.clone(), environment(lent), limit, Box::new(|_| {}), cancel);
-        answered(timeout(PATIENCE * 2, run).await.unwrap_or_else(|_| panic!("no answer to {action:?}")))
+    ) -> CommandObservation {
+        self.act_with(&[], action, limit, cancel).await
     }
 
-    /// A command, to its end.
-    async fn run(&self, command: &str) -> Answered {
+    /// Runs an action with these variables for its command.
+    async fn act_with(
+        &self,
+        variables: &[(&str, &str)],
+        action: RunAction,
+        limit: Option<Duration>,
+        cancel: CancellationToken,
+    ) -> CommandObservation {
+        let run = self.shell.run(action.clone(), environment(variables), limit, Box::new(|_| {}), cancel);
+        command_observation(
+            timeout(TEST_TIMEOUT * 2, run).await.unwrap_or_else(|_| panic!("no observation of {action:?}")),
+        )
+    }
+
+    /// Runs a command to completion.
+    async fn run(&self, command: &str) -> CommandObservation {
         self.act(action(command), None, CancellationToken::new()).await
     }
 
-    /// A command that must end well, and what it says.
-    async fn say(&self, command: &str) -> String {
-        let answered = self.run(command).await;
-        assert_eq!(answered.metadata.suffix, completed(0), "{command}: {}", answered.content);
-        answered.content
+    /// Runs a command that must exit with 0 and returns its output.
+    async fn succeed(&self, command: &str) -> String {
+        let result = self.run(command).await;
+        assert_eq!(result.metadata.suffix, completed(0), "{command}: {}", result.content);
+        result.content
     }
 
-    /// A command, for so long.
-    async fn run_for(&self, command: &str, limit: Duration) -> Answered {
+    /// Runs a command with a timeout.
+    async fn run_for(&self, command: &str, limit: Duration) -> CommandObservation {
         self.act(action(command), Some(limit), CancellationToken::new()).await
     }
 
-    /// Text typed to the running command.
-    async fn type_in(&self, text: &str) -> Answered {
+    /// Types text to the running command.
+    async fn type_in(&self, text: &str) -> CommandObservation {
         self.act(RunAction { is_input: true, ..action(text) }, None, CancellationToken::new()).await
     }
 
-    /// Starts `command`, waits until its output holds `sign`, and leaves it running; the handle yields its answer.
-    async fn leave_running(
+    /// Starts `command` and waits until its output contains `sign`. The handle returns the observation.
+    async fn start_running(
         &self,
         command: &str,
         sign: &str,
         cancel: CancellationToken,
-    ) -> tokio::task::JoinHandle<Answered> {
+    ) -> tokio::task::JoinHandle<CommandObservation> {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&seen);
         let shell = self.shell.clone();
         let action = RunAction { blocking: true, ..action(command) };
         let running = tokio::spawn(async move {
             let output: OutputSink = Box::new(move |bytes| sink.lock().unwrap().extend_from_slice(bytes));
-            answered(shell.run(action, environment(&[]), None, output, cancel).await)
+            command_observation(shell.run(action, environment(&[]), None, output, cancel).await)
         });
         eventually(sign, || String::from_utf8_lossy(&seen.lock().unwrap()).contains(sign)).await;
         running
     }
 
-    /// The number in a file that a command writes.
+    /// Waits for a file that a command writes and returns the process id in it.
     async fn pid_in(&self, file: &str) -> i32 {
         let path = self.path().join(file);
         let read = || std::fs::read_to_string(&path).ok()?.strip_suffix('\n')?.parse().ok();
