@@ -38,7 +38,12 @@ impl Failures {
     }
 
     /// Converts an error response.
-    pub(crate) fn from_error_response(&self, status: u16, headers: &HeaderMap, body: ErrorBody) -> Failure {
+    pub(crate) fn classify_error_response(
+        &self,
+        status: u16,
+        headers: &HeaderMap,
+        body: ErrorBody,
+    ) -> Failure {
         let classified = classify(status, headers, body, Timestamp::now());
         let mut failure =
             self.new_failure(classified.kind, &format!("status {status}: {}", classified.message));
@@ -48,7 +53,7 @@ impl Failures {
     }
 
     /// Converts an error of sending the request.
-    pub(crate) fn from_send_error(&self, error: reqwest::Error) -> Failure {
+    pub(crate) fn classify_send_error(&self, error: reqwest::Error) -> Failure {
         let kind = if error.is_builder() {
             LlmErrorKind::BadRequest
         } else if error.is_timeout() && !error.is_connect() {
@@ -60,7 +65,7 @@ impl Failures {
     }
 
     /// Converts an error of receiving the body.
-    pub(crate) fn from_stream_error(&self, error: reqwest::Error) -> Failure {
+    pub(crate) fn classify_stream_error(&self, error: reqwest::Error) -> Failure {
         self.new_failure(LlmErrorKind::StreamCut, &root_cause(&error.without_url()))
     }
 }

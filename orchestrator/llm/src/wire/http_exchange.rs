@@ -80,7 +80,7 @@ impl HttpExchange {
         timeout(limit, sending)
             .await
             .map_err(timed_out)?
-            .map_err(|error| self.failures.from_send_error(error))
+            .map_err(|error| self.failures.classify_send_error(error))
     }
 
     async fn receive(

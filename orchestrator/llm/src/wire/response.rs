@@ -63,7 +63,7 @@ impl<'a> ResponseReader<'a> {
     pub(crate) async fn read_error(mut self) -> Failure {
         let status = self.response.status().as_u16();
         let body = ErrorBody::parse(&self.read_text().await.unwrap_or_default());
-        self.failures.from_error_response(status, &self.headers, body)
+        self.failures.classify_error_response(status, &self.headers, body)
     }
 
     async fn read_stream(
@@ -136,7 +136,7 @@ impl<'a> ResponseReader<'a> {
         match value.get("error") {
             None | Some(Value::Null) => Ok(value),
             Some(_) => {
-                Err(self.failures.from_error_response(200, &self.headers, ErrorBody::from_value(&value)))
+                Err(self.failures.classify_error_response(200, &self.headers, ErrorBody::from_value(&value)))
             }
         }
     }
@@ -152,7 +152,7 @@ impl<'a> ResponseReader<'a> {
     async fn next_chunk(&mut self, idle: Duration) -> Result<Option<Bytes>, Failure> {
         let chunk = match timeout(idle, self.response.chunk()).await {
             Ok(Ok(chunk)) => chunk,
-            Ok(Err(error)) => return Err(self.failures.from_stream_error(error)),
+            Ok(Err(error)) => return Err(self.failures.classify_stream_error(error)),
             Err(_) => {
                 return Err(self
                     .failures
