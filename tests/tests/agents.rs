@@ -195,7 +195,7 @@ fn agent_from_a_file_has_its_own_prompt_tools_and_model() {
     home.run(&["resume", id, "--json"]).expect(0);
     home.write(".glovebox/agents/reviewer.md", "---\ntools: fly\n---\nx");
     for (agent, part) in [
-        ("reviewer", "reviewer.md:2: `tools` has \"fly\", which is no tool"),
+        ("reviewer", "reviewer.md:2: `tools` has \"fly\", which is not a tool"),
         ("./missing.md", "cannot read ./missing.md: No such file"),
         ("nobody", "there is no agent nobody: there are CodeActAgent, ReadOnlyAgent,"),
     ] {
