@@ -213,8 +213,7 @@ mod tests {
     #[test]
     fn only_common_fields_of_the_other_wire_are_sent() {
         let message = json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "anthropic_content": [] });
-        let encoded =
-            encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(message.clone()))]);
+        let encoded = encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(message))]);
         assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
     }
 
