@@ -135,7 +135,7 @@ async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<Stri
 fn key(config: &Config) -> anyhow::Result<String> {
     Models::new(config, 0)?;
     compose::check_key(config)?;
-    Ok(match &config.llm.api_key {
+    Ok(match &config.llm.provider.api_key {
         Some(_) => "there is one".to_owned(),
         None => "none is needed, as far as is known".to_owned(),
     })

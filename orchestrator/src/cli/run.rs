@@ -78,7 +78,7 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
         }
     };
     let (config, state_dir) = prepare(&overrides).await?;
-    if !arguments.image_files.is_empty() && config.llm.settings.flag("llm", "disable_vision") == Some(true) {
+    if !arguments.image_files.is_empty() && config.llm.provider.disable_vision == Some(true) {
         print::warning("the model sees no pictures: disable_vision is set under [llm]");
     }
     // What is wrong with the agent is reported before its model is looked at.

@@ -2,13 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use engine::agent::tools::ToolName;
 use engine::llm::Llm;
-use llm::{
-    LlmConfig, MultimodalRouter, RecordingLlm, RecordingRedaction, ReplayLlm, RetryPolicy, ScriptedLlm,
-};
+use llm::{LlmConfig, MultimodalRouter, RecordingLlm, RecordingRedaction, ReplayLlm, ScriptedLlm};
 use protocol::ConversationId;
 
 use super::secrets::recording_redaction;
@@ -24,9 +21,6 @@ const MAX_SCRIPT_LENGTH: usize = 64 << 20;
 
 /// A script without responses.
 const EMPTY_SCRIPT: &str = r#"{"responses": []}"#;
-
-/// Prefixes of Ollama's models in V0.
-const OLLAMA_PREFIXES: [&str; 2] = ["ollama/", "ollama_chat/"];
 
 /// The models of one conversation.
 pub(crate) struct Models {
@@ -152,11 +146,10 @@ fn connect_routed(config: &Config, answered: usize) -> anyhow::Result<Arc<dyn Ll
 /// One model. Its calls are recorded if `log_completions` is set.
 fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
     let llm = connect_unlogged(settings, answered)?;
-    if !settings.settings.flag("llm", "log_completions").unwrap_or(false) {
+    if !settings.logs_completions {
         return Ok(llm);
     }
-    let folder = settings.settings.path("llm", "log_completions_folder");
-    let folder = folder.unwrap_or_else(|| config.state_dir.join("completions"));
+    let folder = settings.log_folder.clone().unwrap_or_else(|| config.state_dir.join("completions"));
     Ok(Arc::new(RecordingLlm::new(llm, &folder, recording_redaction(config, None)?)?))
 }
 
@@ -164,7 +157,8 @@ fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::
 fn provider_models(config: &Config) -> impl Iterator<Item = (&String, LlmConfig)> {
     let all = std::iter::once(&config.llm).chain(&config.secondary_llm);
     all.filter(|settings| !is_scripted(settings)).filter_map(|settings| {
-        Some((settings.model.as_ref()?, llm_config(settings.model.as_ref()?, settings)))
+        let model = settings.model.as_ref()?;
+        Some((model, settings.provider_config(model)))
     })
 }
 
@@ -203,7 +197,7 @@ fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<A
         return scripted(&script, answered)
             .map_err(|error| UsageError(format!("the script {file}: {error:#}")).into());
     }
-    llm::connect(&llm_config(model, settings)).map_err(|error| {
+    llm::connect(&settings.provider_config(model)).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         UsageError(format!("the configuration of the model: {error}{cause}")).into()
     })
@@ -223,89 +217,4 @@ pub(crate) fn stored_model_name(settings: &LlmSettings) -> String {
     let model = settings.model.clone().unwrap_or_default();
     let script = model.strip_prefix(SCRIPTED).and_then(|file| Path::new(file).canonicalize().ok());
     script.map_or(model, |path| format!("{SCRIPTED}{}", path.display()))
-}
-
-/// Overrides the wire's defaults, which are V0's, with the configured values.
-fn llm_config(model: &str, settings: &LlmSettings) -> LlmConfig {
-    let LlmSettings { api_key, settings, .. } = settings;
-    let number = |name| settings.number("llm", name);
-    let flag = |name| settings.flag("llm", name);
-    let seconds = |name| number(name).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let mut config = LlmConfig::new(model);
-    config.api_key.clone_from(api_key);
-    config.custom_llm_provider = settings.text("llm", "custom_llm_provider");
-    config.base_url = settings.text("llm", "base_url");
-    if OLLAMA_PREFIXES.iter().any(|prefix| model.starts_with(prefix)) {
-        // `base_url` may be inherited from another provider's section, so `ollama_base_url` wins.
-        config.base_url =
-            Some(to_ollama_base_url(settings.text("llm", "ollama_base_url").or(config.base_url)));
-    }
-    config.completion_kwargs = settings.table("llm", "completion_kwargs").unwrap_or_default();
-    if let Some(max) = settings.integer("llm", "max_message_chars") {
-        config.max_message_chars = usize::try_from(max).ok();
-    }
-    config.api_version = settings.text("llm", "api_version");
-    config.temperature = number("temperature").or(config.temperature);
-    config.top_p = number("top_p").or(config.top_p);
-    match number("top_k") {
-        // Both wires have an integer, so a fraction is passed through unchecked, as in V0.
-        Some(top_k) if top_k.fract() != 0.0 => {
-            config.completion_kwargs.entry("top_k").or_insert(top_k.into());
-        }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a configured number is small"
-        )]
-        top_k => config.top_k = top_k.map(|top_k| top_k as u64),
-    }
-    // 0 is V0's notation for an unknown limit.
-    let tokens = |name| settings.integer("llm", name).filter(|tokens| *tokens > 0);
-    config.max_input_tokens = tokens("max_input_tokens");
-    config.max_output_tokens = tokens("max_output_tokens");
-    config.seed = settings.integer("llm", "seed").and_then(|seed| i64::try_from(seed).ok());
-    config.reasoning_effort = settings.text("llm", "reasoning_effort");
-    config.native_tool_calling = flag("native_tool_calling");
-    config.disable_stop_word = flag("disable_stop_word").unwrap_or_default();
-    config.drop_params = flag("drop_params").unwrap_or(config.drop_params);
-    config.disable_vision = flag("disable_vision");
-    config.caching_prompt = flag("caching_prompt").unwrap_or(config.caching_prompt);
-    config.input_cost_per_token = number("input_cost_per_token");
-    config.output_cost_per_token = number("output_cost_per_token");
-    let has_safety_settings = ["gemini", "mistral"].iter().any(|name| model.contains(name));
-    if let Some(list) = settings.tables("llm", "safety_settings").filter(|_| has_safety_settings) {
-        config.completion_kwargs.entry("safety_settings").or_insert(list);
-    }
-    config.timeouts.total =
-        seconds("timeout").filter(|time| !time.is_zero()).unwrap_or(config.timeouts.total);
-    let RetryPolicy { num_retries, multiplier, min_wait, max_wait } = &mut config.retry;
-    let configured = settings.integer("llm", "num_retries").and_then(|number| u32::try_from(number).ok());
-    *num_retries = configured.unwrap_or(*num_retries);
-    *multiplier = number("retry_multiplier").unwrap_or(*multiplier);
-    *min_wait = seconds("retry_min_wait").unwrap_or(*min_wait);
-    *max_wait = seconds("retry_max_wait").unwrap_or(*max_wait);
-    config
-}
-
-/// Address of Ollama's OpenAI-compatible API. Users configure the address of its own API.
-fn to_ollama_base_url(base_url: Option<String>) -> String {
-    let base_url = base_url.unwrap_or_else(|| "http://localhost:11434".to_owned());
-    let server = base_url.trim_end_matches('/');
-    format!("{}/v1", server.strip_suffix("/v1").unwrap_or(server))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ollama_model_is_called_in_openais_format() {
-        for (given, base_url) in [
-            (None, "http://localhost:11434/v1"),
-            (Some("http://h:1/"), "http://h:1/v1"),
-            (Some("http://h:1/v1/"), "http://h:1/v1"),
-        ] {
-            assert_eq!(to_ollama_base_url(given.map(str::to_owned)), base_url);
-        }
-    }
 }

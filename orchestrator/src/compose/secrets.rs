@@ -45,7 +45,7 @@ fn redactor_with_min_key_length(config: &Config, min_key_length: usize) -> anyho
         ("sandbox.remote_server_key", &config.sandbox.remote.server_key),
         ("security.security_analyzer_key", &config.security.analyzer_key),
     ];
-    let model_keys = config.llms().map(|llm| ("llm.api_key", &llm.api_key));
+    let model_keys = config.llms().map(|llm| ("llm.api_key", &llm.provider.api_key));
     let keys = keys.into_iter().chain(model_keys).filter_map(|(name, key)| Some((name, key.as_ref()?)));
     let server_keys = config.agents().flat_map(|agent| &agent.mcp_servers).flat_map(McpServer::secrets);
     let repository_keys = workspace::credentials(&config.workspace);

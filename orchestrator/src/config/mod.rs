@@ -251,7 +251,6 @@ impl Config {
         let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, environment);
         sandbox.apply(overrides);
         let llm = LlmSettings::read_agent(settings.clone(), file, overrides, &agent, &mut warnings);
-        warnings.extend(llm.settings.without_effect());
         let mut draft_editor_llm = LlmSettings::read_draft_editor(&settings, file);
         if let Some(editor) = &mut draft_editor_llm {
             editor.model = editor.model.take().or_else(|| llm.model.clone());

@@ -57,7 +57,7 @@ fn group_inherits_from_its_section() {
     let named = |model: &str| Overrides { model: Some(model.into()), ..Default::default() };
     let config = load(file, &[], named("fast")).unwrap();
     assert_eq!(config.llm.model.as_deref(), Some("small"));
-    assert_eq!(config.llm.settings.text("llm", "base_url").as_deref(), Some("http://h"));
+    assert_eq!(config.llm.provider.base_url.as_deref(), Some("http://h"));
     let config = load(file, &[], named("other")).unwrap();
     assert_eq!(config.llm.model.as_deref(), Some("other"));
 }
@@ -285,7 +285,7 @@ fn condenser_is_read_with_v0s_defaults_and_its_models() {
         assert_eq!(config.condenser.chosen, Some(CondenserConfig::Pipeline { condensers }));
         let small = &config.condenser.llms["small"];
         assert_eq!(small.model.as_deref(), Some("little"));
-        assert_eq!(small.settings.text("llm", "base_url").as_deref(), Some("http://h"));
+        assert_eq!(small.provider.base_url.as_deref(), Some("http://h"));
         assert!(config.history_truncation_disabled);
         assert_eq!(config.warnings, [] as [String; 0]);
     }
@@ -315,6 +315,21 @@ fn condenser_is_refused_when_it_is_invalid() {
 }
 
 #[test]
+fn settings_of_a_model_are_typed_and_depend_on_its_name() {
+    let file = "[llm]\nmodel = \"m\"\nbase_url = \"http://p\"\nollama_base_url = \"http://h:1\"\n\
+                max_output_tokens = 0\ntop_k = 1.5\nretry_min_wait = 2\nsafety_settings = [{ category = \"c\" }]\n";
+    let llm = load(file, &[], Overrides::default()).unwrap().llm;
+    let config = |model| llm.provider_config(model);
+    assert_eq!(config("m").base_url.as_deref(), Some("http://p"));
+    assert_eq!(config("ollama/m").base_url.as_deref(), Some("http://h:1/v1"));
+    assert_eq!((config("m").max_output_tokens, config("m").top_k), (None, None));
+    assert_eq!(config("m").completion_kwargs["top_k"], 1.5);
+    assert_eq!(config("m").retry.min_wait, std::time::Duration::from_secs(2));
+    let has_safety_settings = |model| config(model).completion_kwargs.contains_key("safety_settings");
+    assert!(has_safety_settings("gemini/m") && !has_safety_settings("m"));
+}
+
+#[test]
 fn section_of_an_agent_sets_its_tools_and_model() {
     use engine::agent::tools::ToolName;
     let file = "[llm]\nmodel = \"big\"\n[llm.fast]\nmodel = \"small\"\nbase_url = \"http://h\"\n\
@@ -329,7 +344,7 @@ fn section_of_an_agent_sets_its_tools_and_model() {
     let quick = || Overrides { agent: Some("quick".into()), ..Default::default() };
     let config = load(file, &[("AGENT_ENABLE_PROMPT_EXTENSIONS", "false")], quick()).unwrap();
     assert_eq!(config.llm.model.as_deref(), Some("small"));
-    assert_eq!(config.llm.settings.text("llm", "base_url").as_deref(), Some("http://h"));
+    assert_eq!(config.llm.provider.base_url.as_deref(), Some("http://h"));
     let tools = config.agent.definition.unwrap().tools;
     let expected = [
         ToolName::ExecuteIpythonCell,
@@ -469,7 +484,7 @@ fn router_uses_the_model_that_is_marked_for_routing() {
     let second = |more: &str| {
         let config = load(&format!("{file}{more}"), &[], Overrides::default()).unwrap();
         assert_eq!((config.llm.model.as_deref(), config.warnings), (Some("big"), Vec::new()));
-        config.secondary_llm.map(|llm| (llm.model.unwrap(), llm.settings.text("llm", "base_url").unwrap()))
+        config.secondary_llm.map(|llm| (llm.model.unwrap(), llm.provider.base_url.unwrap()))
     };
     let found = |model: &str| Some((model.to_owned(), "http://h".to_owned()));
     let router = "[model_routing]\nrouter_name = \"multimodal_router\"\n";
