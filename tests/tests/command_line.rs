@@ -263,7 +263,7 @@ fn refused(ended: &CompletedRun, code: i32, part: &str) {
 fn usage_error_names_the_problem() {
     let home = Home::new();
     refused(&home.run(&["run", "--fly"]), 2, "--fly");
-    refused(&home.run(&["run"]), 2, "there is no task");
+    refused(&home.run(&["run"]), 2, "no task: give one");
     refused(&home.run(&["run", "-t", "x", "-i", "0"]), 2, "--max-iterations");
     refused(&home.run(&["run", "-t", "x"]), 2, "no model is named");
     refused(&home.run(&["resume", "../x"]), 2, "an id");

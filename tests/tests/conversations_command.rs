@@ -96,7 +96,7 @@ fn run_is_refused_when_the_trajectory_cannot_be_saved() {
     let model = home.script(&json!([finish()]));
     let arguments = ["run", "--runtime", "local", "-t", "work", "-l", &model, "--save-trajectory"];
     let stderr = home.run(&[arguments.as_slice(), &["file/saved.json"]].concat()).expect(2).stderr;
-    assert!(stderr.contains("saving the trajectory to file/saved.json"), "{stderr}");
+    assert!(stderr.contains("cannot save the trajectory to file/saved.json"), "{stderr}");
     assert!(home.conversations().is_empty());
     home.run(&[arguments.as_slice(), &["new/folder/saved.json"]].concat()).expect(0);
     assert!(home.path().join("new/folder/saved.json").is_file());

@@ -75,7 +75,7 @@ fn second_model_expands_a_draft_and_is_counted_and_replayed() {
     }
     let again = ["replay", "trajectory.json", "--diff", "--runtime", "local", "-d", "work"];
     let again = home.run(&again).expect(0);
-    assert!(again.stderr.contains("4 of 4 actions came to what they had come to"), "{}", again.stderr);
+    assert!(again.stderr.contains("4 of 4 actions had the same result"), "{}", again.stderr);
     assert!(again.stderr.contains(" 0 tokens in"), "{}", again.stderr);
     let tools = all.iter().find(|event| event["action"] == "system").unwrap()["args"]["tools"].to_string();
     assert!(tools.contains("\"edit_file\"") && !tools.contains("str_replace_editor"), "{tools}");

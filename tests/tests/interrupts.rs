@@ -71,7 +71,7 @@ fn run_is_resumable_when_ended_before_sandbox_responded() {
     signal(&child, Signal::HUP);
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut shown = String::new();
-    while !shown.contains("interrupt again to leave at once") {
+    while !shown.contains("interrupt again to exit immediately") {
         assert_ne!(stderr.read_line(&mut shown).unwrap(), 0, "{shown}");
     }
     signal(&child, Signal::INT);

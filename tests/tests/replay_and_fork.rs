@@ -73,7 +73,7 @@ fn configured_trajectory_is_replayed_when_run_has_no_task() {
     run(&home, &json!([bash("echo 1")]), &save).expect(3);
     home.write(".glovebox/config.toml", "[core]\nreplay_trajectory_path = \"done.json\"\n");
     let ended = run(&home, &json!([]), &[]).expect(2);
-    assert!(ended.stderr.contains("a trajectory brings its own task"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the trajectory contains the task"), "{}", ended.stderr);
     let model = home.script(&json!([bash("echo 2"), finish()]));
     let again = home.run(&[["run", "--json", "-l", &model].as_slice(), &LOCAL].concat()).expect(0).events();
     assert_eq!(outputs(&again), ["1", "2"]);
@@ -94,7 +94,7 @@ fn stopped_action_is_not_replayed_but_reported() {
     run.signal(rustix::process::Signal::INT);
     run.end().expect(130);
     let ended = replay(&home, &file, &["--diff"]).expect(0);
-    assert!(ended.stderr.contains("not done again: 1 that the user stopped"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("not replayed: 1 stopped or rejected"), "{}", ended.stderr);
     assert!(ended.stderr.contains("1 of 1 actions"), "{}", ended.stderr);
     home.assert_nothing_runs();
 }

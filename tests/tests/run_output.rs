@@ -189,7 +189,7 @@ fn picture_is_attached_to_the_task() {
     assert_eq!(task["args"]["image_urls"], json!(["data:image/png;base64,iVBORw0KGgo="]));
     let wrong = home.write("shot.txt", b"no picture");
     let refused = home.run(&["run", "work", "--image-file", wrong.to_str().unwrap()]).expect(2);
-    assert!(refused.stderr.contains("it is no PNG, JPEG, GIF or WebP"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("not a PNG, JPEG, GIF or WebP"), "{}", refused.stderr);
     home.assert_nothing_runs();
 }
 

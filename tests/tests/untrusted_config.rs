@@ -115,7 +115,7 @@ fn file_is_trusted_until_one_byte_changes() {
     clone_of(&home, &format!("[agent]\nenable_think = false\n{}", host_server(&home)));
     home.run_in(&clone, &["trust", "--deny"]).expect(0);
     let ended = run_in(&home, &clone, &["-l", &model]).expect(0);
-    assert!(ended.stderr.contains("without effect in it: mcp.stdio_servers"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("these keys have no effect: mcp.stdio_servers"), "{}", ended.stderr);
     assert!(!system(&ended.events())["tools"].to_string().contains("\"think\""));
     home.run_in(&clone, &["trust", "--revoke"]).expect(0);
     refused(run_in(&home, &clone, &["-l", &model]), &["mcp.stdio_servers"]);

@@ -1,7 +1,6 @@
-//! What is shown of an action before it is approved: all of it, the risk, and why that was given. Pure.
+//! Describes an action that awaits confirmation: the whole action, its risk, and the reason for the risk. Pure.
 //!
-//! The text comes from a model. Each line of it is marked, so that none can pose as a line of ours, and what a terminal would
-//! act on or not show is written out.
+//! The text is from a model. Each line has a mark, so that none can imitate the prompt, and control characters are escaped.
 
 use engine::conversation::PendingAction;
 use protocol::action::{EditAction, EditCommand, ReadAction, WriteAction};
@@ -10,10 +9,10 @@ use rustix::termios::tcgetwinsize;
 
 use super::print::{visible, visible_line};
 
-/// Describes an action that waits for the user, in lines; `network` is the sandbox's.
+/// Describes an action that awaits confirmation. `network` is that of the sandbox.
 pub(super) fn describe(pending: &PendingAction, network: &str) -> String {
     let action = pending.to_action();
-    let (title, text) = what_runs(&action);
+    let (title, text) = title_and_text(&action);
     let lines = match text.matches('\n').count() {
         0 | 1 => String::new(),
         lines => format!(" ({lines} lines)"),
@@ -23,14 +22,14 @@ pub(super) fn describe(pending: &PendingAction, network: &str) -> String {
         reason => format!(": {}", visible_line(reason)),
     };
     let network = visible_line(network);
-    let risk = name_of(action.security_risk());
+    let risk = risk_name(action.security_risk());
     format!(
         "\napproval needed: {title}{lines}\n{text}  risk: {risk}{reason}\n  network of the sandbox: {network}\n"
     )
 }
 
-/// What approving this action and those like it means; `None` if each needs an approval of its own.
-pub(super) fn similar(action: &Action) -> Option<&'static str> {
+/// Describes the actions that can be approved together with this one. `None` if each needs its own approval.
+pub(super) fn describe_similar(action: &Action) -> Option<&'static str> {
     engine::security::approval(action)?;
     Some(match action {
         Action::Run(_) => "this command",
@@ -41,7 +40,7 @@ pub(super) fn similar(action: &Action) -> Option<&'static str> {
     })
 }
 
-fn name_of(risk: SecurityRisk) -> &'static str {
+fn risk_name(risk: SecurityRisk) -> &'static str {
     match risk {
         SecurityRisk::Unknown => "unknown",
         SecurityRisk::Low => "low",
@@ -50,8 +49,8 @@ fn name_of(risk: SecurityRisk) -> &'static str {
     }
 }
 
-/// A title, and the marked lines of what will run.
-fn what_runs(action: &Action) -> (String, String) {
+/// Returns a title, and the marked lines of the action.
+fn title_and_text(action: &Action) -> (String, String) {
     match action {
         Action::Run(run) if run.is_input => {
             ("type into the running program".into(), marked('>', &run.command))
@@ -68,11 +67,11 @@ fn what_runs(action: &Action) -> (String, String) {
             let text = marked('*', &cell.kernel_init_code) + &marked('|', &cell.code);
             ("run a Python cell, in a new kernel after the lines marked *".into(), text)
         }
-        Action::Edit(edit) => edited(edit),
+        Action::Edit(edit) => edit_title_and_text(edit),
         Action::Write(WriteAction { path, content, start, end, .. }) => {
             let range = match (start, end) {
                 (0, -1) => String::new(),
-                _ => format!(", in the place of lines {start} to {end}"),
+                _ => format!(", replacing lines {start} to {end}"),
             };
             (format!("write {}{range}", visible_line(path)), marked('+', content))
         }
@@ -83,7 +82,7 @@ fn what_runs(action: &Action) -> (String, String) {
         }
         Action::Delegate(delegate) => {
             let inputs = serde_json::to_string_pretty(&delegate.inputs).unwrap_or_default();
-            (format!("hand a task to the agent {}", visible_line(&delegate.agent)), marked('|', &inputs))
+            (format!("delegate a task to the agent {}", visible_line(&delegate.agent)), marked('|', &inputs))
         }
         Action::Browse(browse) => (format!("open {}", visible_line(&browse.url)), String::new()),
         Action::BrowseInteractive(browse) => {
@@ -93,7 +92,7 @@ fn what_runs(action: &Action) -> (String, String) {
     }
 }
 
-fn edited(edit: &EditAction) -> (String, String) {
+fn edit_title_and_text(edit: &EditAction) -> (String, String) {
     let path = visible_line(&edit.path);
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     match &edit.command {
@@ -117,11 +116,11 @@ fn edited(edit: &EditAction) -> (String, String) {
     }
 }
 
-/// Columns of a terminal that does not say how many it has.
+/// Assumed width of a terminal that does not report it.
 const DEFAULT_COLUMNS: usize = 80;
 
-/// Each line of a text behind a mark, and each of its continuations: a line that the terminal wraps could pose as a line of
-/// the prompt.
+/// Marks each line of a text. Wraps long lines and marks the continuations too, because a line that the terminal wraps could
+/// imitate a line of the prompt.
 fn marked(mark: char, text: &str) -> String {
     let columns = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
     let columns = if columns == 0 { DEFAULT_COLUMNS } else { columns };
@@ -133,7 +132,7 @@ fn marked_line(mark: char, line: &str, room: usize) -> String {
     let mut marked = format!("  {mark} ");
     let mut used = 0;
     for character in line.chars() {
-        // Tabs and wide characters at their widest.
+        // The maximum width of tabs and wide characters.
         let width = match character {
             '\t' => 8,
             _ if character.is_ascii() => 1,
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_shown_whole_with_risk_and_reason() {
+    fn command_is_shown_whole_with_risk_and_reason() {
         let command = "cd build\nrm -rf *".to_owned();
         let run = RunAction { command, security_risk: SecurityRisk::High, ..Default::default() };
         assert_eq!(
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_is_shown_as_what_goes_and_what_comes() {
+    fn edit_is_shown_as_removed_and_added_lines() {
         let (old_str, new_str) = (Some("one\ntwo".to_owned()), Some("three\n".to_owned()));
         let edit = EditAction { old_str, new_str, ..EditAction::new("/w/a b", EditCommand::StrReplace) };
         let shown = described(edit.into(), "");
@@ -209,11 +208,11 @@ mod tests {
         );
         let file_text = Some((1..=500).map(|line| format!("{line}\n")).collect());
         let create = EditAction { file_text, ..EditAction::new("/w/c", EditCommand::Create) };
-        assert!(described(create.into(), "").contains("  + 500\n"), "nothing of it is left out");
+        assert!(described(create.into(), "").contains("  + 500\n"), "all lines are shown");
     }
 
     #[test]
-    fn the_arguments_of_a_tool_are_shown() {
+    fn arguments_of_a_tool_are_shown() {
         let arguments = json!({"table": "users", "rows": [1, 2]}).as_object().cloned().unwrap();
         let call = CallToolMcpAction { name: "delete".into(), arguments, ..Default::default() };
         let shown = described(call.into(), "");
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_text_is_visible_and_poses_as_nothing_of_ours() {
+    fn hostile_text_is_escaped_and_marked() {
         let command = "ls\r\x1b[2K\u{9b}2J\u{202e}#\u{200b}\n  risk: low".to_owned();
         let shown = described(RunAction { command, ..Default::default() }.into(), "");
         assert!(shown.contains("  $ ls\\r\\x1b[2K\\x9b2J\\u{202e}#\\u{200b}\n  $   risk: low\n"), "{shown}");

@@ -1,19 +1,19 @@
-//! How much of one output is shown as it comes: its first lines, and at its end the last ones. Pure.
+//! Bounds the live output of one action: shows the first lines while they are received, and the last ones at the end. Pure.
 
-/// Maximum number of lines that are shown as they come.
+/// Maximum number of lines that are shown live.
 const MAX_LINES: usize = 200;
 
-/// Maximum number of bytes that are shown as they come.
+/// Maximum number of bytes that are shown live.
 const MAX_BYTES: usize = 32 << 10;
 
-/// How much of what was left out is shown at the end.
+/// Maximum size of the tail, the part that is shown at the end.
 const TAIL_LINES: usize = 20;
 const TAIL_BYTES: usize = 4 << 10;
 
-/// Stands where the first lines end.
+/// Printed after the last line that is shown live.
 const MORE: &str = "[more output comes: its last lines are shown when it ends]\n";
 
-/// What was shown of an output, and what was left out.
+/// State of one output.
 #[derive(Debug, Default)]
 pub(super) struct BoundedOutput {
     lines: usize,
@@ -25,7 +25,7 @@ pub(super) struct BoundedOutput {
 }
 
 impl BoundedOutput {
-    /// Takes more of the output. Returns what of it is shown now.
+    /// Appends output. Returns the part that is shown now.
     pub(super) fn push(&mut self, text: &str) -> String {
         if self.has_left_out() {
             self.leave_out(text);
@@ -56,8 +56,8 @@ impl BoundedOutput {
         self.left_out_bytes > 0
     }
 
-    /// The output has ended: how much was left out, and the last lines of that. Empty if all was shown.
-    pub(super) fn end(&self) -> String {
+    /// Returns how much was left out, and the tail. Empty if all was shown.
+    pub(super) fn finish(&self) -> String {
         if !self.has_left_out() {
             return String::new();
         }
@@ -77,12 +77,12 @@ impl BoundedOutput {
         self.tail.push_str(text);
         let first = self.tail.ceil_char_boundary(self.tail.len().saturating_sub(TAIL_BYTES));
         let kept = self.tail.get(first..).unwrap_or_default();
-        // Whole lines, if there is one.
-        let ended = kept.strip_suffix('\n').unwrap_or(kept);
-        let line = match ended.rmatch_indices('\n').nth(TAIL_LINES - 1) {
+        // The tail starts with a whole line if it contains one.
+        let without_end = kept.strip_suffix('\n').unwrap_or(kept);
+        let line = match without_end.rmatch_indices('\n').nth(TAIL_LINES - 1) {
             Some((at, _)) => at + 1,
             None if first == 0 => 0,
-            None => ended.find('\n').map_or(0, |at| at + 1),
+            None => without_end.find('\n').map_or(0, |at| at + 1),
         };
         self.tail.drain(..first + line);
     }
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn a_short_output_is_shown_as_it_comes() {
+    fn short_output_is_shown_live() {
         let mut output = BoundedOutput::default();
         assert_eq!([output.push("a"), output.push("b\nc")].concat(), "ab\nc");
-        assert_eq!(output.end(), "");
+        assert_eq!(output.finish(), "");
     }
 
     #[test]
-    fn the_middle_of_a_long_output_is_left_out_and_counted() {
+    fn middle_of_a_long_output_is_left_out_and_counted() {
         let whole = lines(1..=1000);
         for pieces in [vec![whole.as_str()], whole.split_inclusive('\n').collect()] {
             let mut output = BoundedOutput::default();
@@ -112,23 +112,23 @@ mod tests {
             assert_eq!(shown, lines(1..=MAX_LINES) + MORE);
             let bytes = lines(201..=980).len();
             let left_out = format!("[780 lines, {bytes} bytes left out; the log has what the agent sees]\n");
-            assert_eq!(output.end(), left_out + &lines(981..=1000));
+            assert_eq!(output.finish(), left_out + &lines(981..=1000));
         }
     }
 
     #[test]
-    fn an_output_without_lines_is_bounded_too() {
+    fn output_is_bounded_when_it_has_no_lines() {
         let mut output = BoundedOutput::default();
         let shown: String = (0..100).map(|_| output.push(&"ä".repeat(5000))).collect();
         assert!(shown.len() <= MAX_BYTES + 1 + MORE.len(), "{}", shown.len());
-        let end = output.end();
+        let end = output.finish();
         assert!(end.starts_with("[0 lines, ") && end.len() < TAIL_BYTES + 100, "{end}");
     }
 
     #[test]
-    fn an_output_that_is_only_a_little_too_long_is_shown_whole() {
+    fn output_is_shown_whole_when_its_rest_fits_the_tail() {
         let mut output = BoundedOutput::default();
         assert_eq!(output.push(&lines(1..=210)), lines(1..=200) + MORE);
-        assert_eq!(output.end(), lines(201..=210));
+        assert_eq!(output.finish(), lines(201..=210));
     }
 }

@@ -1,4 +1,4 @@
-//! What a person at the terminal is asked: whether an action may be performed, and what the agent is to do.
+//! Asks the user at the terminal to confirm an action, or to instruct an agent that waits.
 
 use std::io::IsTerminal as _;
 
@@ -13,24 +13,24 @@ const REASON: &str = "  reason for the agent, or Enter for none: ";
 
 const INSTRUCTION: &str = "  what should the agent do? (Enter to leave): ";
 
-/// What the user answers to the question about an action.
+/// Answer to the question about an action.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Decision(UserDecision),
     Stop,
-    /// Nobody answers any more. The question stays open.
+    /// Standard input was closed. The question stays open.
     Leave,
 }
 
-/// What the user says to an agent that waits.
+/// Instruction to an agent that waits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Instruction {
-    Say(String),
+    Message(String),
     Stop,
     Leave,
 }
 
-/// A typed line, or why there is none.
+/// A typed line, or the reason why there is none.
 enum InputLine {
     Line(String),
     Interrupted,
@@ -46,30 +46,30 @@ enum Choice {
     Stop,
 }
 
-/// Asks a person at the terminal.
+/// Asks the user at the terminal.
 pub(super) struct TerminalPrompt {
     input: TerminalInput,
 }
 
 impl TerminalPrompt {
-    /// `None` where no person reads the transcript and types.
+    /// `None` if no user is at the terminal.
     pub(super) fn at_terminal(output: Output) -> Option<Self> {
-        let is_there =
+        let has_user =
             output == Output::Transcript && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        is_there.then(|| Self { input: TerminalInput::default() })
+        has_user.then(|| Self { input: TerminalInput::default() })
     }
 
-    /// What an agent that waits is to do.
-    pub(super) async fn instruction(&mut self, interrupts: &mut Interrupts) -> Instruction {
-        match self.line(INSTRUCTION, interrupts).await {
-            InputLine::Line(line) if !line.trim().is_empty() => Instruction::Say(line),
+    /// Asks what an agent that waits should do.
+    pub(super) async fn ask_instruction(&mut self, interrupts: &mut Interrupts) -> Instruction {
+        match self.ask_line(INSTRUCTION, interrupts).await {
+            InputLine::Line(line) if !line.trim().is_empty() => Instruction::Message(line),
             InputLine::Line(_) | InputLine::End => Instruction::Leave,
             InputLine::Interrupted => Instruction::Stop,
         }
     }
 
-    /// Shows an action and asks until there is a decision. `similar` says what else could be approved with it.
-    pub(super) async fn decide(
+    /// Shows an action and asks until the user decides. `similar` describes the actions that can be approved with it.
+    pub(super) async fn ask_decision(
         &mut self,
         description: &str,
         similar: Option<&str>,
@@ -77,22 +77,22 @@ impl TerminalPrompt {
     ) -> Answer {
         print::note(description);
         let always =
-            similar.map(|what| format!(", [a]lways {what} in this conversation")).unwrap_or_default();
+            similar.map(|actions| format!(", [a]lways {actions} in this conversation")).unwrap_or_default();
         let question = format!("  approve? [y]es, [n]o{always}, [s]top: ");
         loop {
-            let line = match self.line(&question, interrupts).await {
+            let line = match self.ask_line(&question, interrupts).await {
                 InputLine::Line(line) => line,
                 InputLine::Interrupted => return Answer::Stop,
                 InputLine::End => return Answer::Leave,
             };
-            match choice(&line) {
+            match parse_choice(&line) {
                 Some(Choice::Approve) => return Answer::Decision(UserDecision::Approve),
                 Some(Choice::ApproveSimilar) if similar.is_some() => {
                     return Answer::Decision(UserDecision::ApproveSimilar);
                 }
                 Some(Choice::Stop) => return Answer::Stop,
                 Some(Choice::Reject) => {
-                    return match self.line(REASON, interrupts).await {
+                    return match self.ask_line(REASON, interrupts).await {
                         InputLine::Line(reason) => {
                             Answer::Decision(UserDecision::Reject(reason.trim().to_owned()))
                         }
@@ -105,8 +105,8 @@ impl TerminalPrompt {
         }
     }
 
-    /// Only what is typed after the prompt is an answer to it.
-    async fn line(&mut self, prompt: &str, interrupts: &mut Interrupts) -> InputLine {
+    /// Reads a line. Discards what was typed before the prompt.
+    async fn ask_line(&mut self, prompt: &str, interrupts: &mut Interrupts) -> InputLine {
         self.input.discard();
         print::note(prompt);
         let line = tokio::select! {
@@ -123,8 +123,8 @@ impl TerminalPrompt {
     }
 }
 
-/// Approving takes one of few exact words; what stops or rejects may be written in any case.
-fn choice(line: &str) -> Option<Choice> {
+/// Parses an answer. Approval requires an exact word; rejections are case-insensitive.
+fn parse_choice(line: &str) -> Option<Choice> {
     let word = line.trim();
     match word {
         "y" | "Y" | "yes" | "Yes" => return Some(Choice::Approve),
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_exact_words_approve_and_a_sentence_is_no_answer() {
+    fn answer_approves_only_when_it_is_an_exact_word() {
         for (choices, words) in [
             (Some(Choice::Approve), &["y", "Y", "yes", " Yes "][..]),
             (Some(Choice::ApproveSimilar), &["a", "Always"]),
@@ -152,7 +152,7 @@ mod tests {
             (None, &["", " ", "YES", "yes please", "use rg", "yy", "\u{1b}[Ay", "ja"]),
         ] {
             for word in words {
-                assert_eq!(choice(word), choices, "{word}");
+                assert_eq!(parse_choice(word), choices, "{word}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The arguments that choose a conversation: an id, a prefix of one, or the latest.
+//! Arguments that choose a conversation: an id, a prefix of one, or the latest.
 
 use clap_complete::engine::ArgValueCompleter;
 use conversations::ConversationSelector;
@@ -6,11 +6,11 @@ use protocol::ConversationId;
 
 use super::candidates;
 
-/// The conversation that a command is about.
+/// One conversation.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct ConversationChoice {
-    /// The conversation, as `glovebox conversations ls` shows it: its id, or a prefix that no other has.
+    /// Id of the conversation, or a unique prefix of it. `glovebox conversations ls` lists all.
     #[arg(add = ArgValueCompleter::new(candidates::conversations))]
     id: Option<ConversationId>,
 

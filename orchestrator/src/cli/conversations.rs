@@ -1,4 +1,4 @@
-//! `glovebox conversations`: what the store holds.
+//! `glovebox conversations`: lists, shows, exports, forks and removes conversations.
 
 mod list;
 mod remove;
@@ -19,14 +19,14 @@ use crate::exit::Exit;
 pub(super) enum ConversationsCommand {
     /// List conversations, the latest first.
     Ls(list::ListArguments),
-    /// Begin a conversation that shares the beginning of another one, and rests there.
+    /// Create a conversation with a copy of the first events of another one.
     #[command(after_help = "\
-The new one has no sandbox yet, and a workspace of its own where the old one had: a copy of it as it is now. A folder
-that you chose with -d is shared. Prints the new id; go on with `glovebox resume ID -t TEXT`.")]
+Copies the workspace as it is now, except a folder that was given with -d, which both conversations use. The fork gets its
+own sandbox. Prints the id of the fork; continue it with `glovebox resume ID -t TEXT`.")]
     Fork {
         #[command(flatten)]
         conversation: ConversationChoice,
-        /// The last event that both have, as `show --json` numbers them; the latest, if not given.
+        /// Last event to copy, by its id in `show --json`. By default, the latest.
         #[arg(long, value_name = "EVENT")]
         at: Option<u64>,
     },
@@ -34,17 +34,18 @@ that you chose with -d is shared. Prints the new id; go on with `glovebox resume
     Show {
         #[command(flatten)]
         conversation: ConversationChoice,
-        /// Print one event a line as JSON.
+        /// Print the events as JSON, one per line.
         #[arg(long)]
         json: bool,
     },
-    /// Write a conversation's trajectory, as `run --save-trajectory` does: V0's events in one JSON array.
-    #[command(after_help = "\
-On standard output control characters are JSON escapes, which are harmless for a terminal and mean the same.")]
+    /// Write a conversation's trajectory, a JSON array of V0's events, like `run --save-trajectory`.
+    #[command(
+        after_help = "On standard output, control characters are escaped, so that terminals ignore them."
+    )]
     Export {
         #[command(flatten)]
         conversation: ConversationChoice,
-        /// Write it to this file, or into this folder by the conversation's id, instead of standard output.
+        /// File to write, or a folder for a file named by the conversation's id. By default, standard output.
         #[arg(short = 'o', long, value_name = "FILE")]
         output: Option<PathBuf>,
     },

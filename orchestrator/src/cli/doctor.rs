@@ -1,5 +1,5 @@
-//! `glovebox doctor`: whether this machine and this configuration have what a run needs. Starts no sandbox and asks no
-//! model.
+//! `glovebox doctor`: checks whether this machine and the configuration meet the requirements of a run. Starts no sandbox and
+//! calls no model.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use crate::compose::{self, Models, StateDir};
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::Exit;
 
-/// Below this a disk is called nearly full: an image or a build may not fit.
-const LITTLE_SPACE: u64 = 2 << 30;
+/// Free space below which the disk is a warning: an image or a build may not fit.
+const LOW_SPACE: u64 = 2 << 30;
 
-/// Below this a run is likely to fail.
+/// Free space below which a run is likely to fail.
 const MIN_SPACE: u64 = 100 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Ends with 1 if something fails that the configured runtime needs.
+Exits with 1 if a requirement of the configured runtime fails.
 Example: glovebox doctor --runtime local --json")]
 pub(super) struct DoctorArguments {
     /// Check for this runtime instead of the configured one.
@@ -35,11 +35,11 @@ pub(super) struct DoctorArguments {
     json: bool,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
     Ok,
-    /// It fails, and the configured runtime does not need it; or it may fail soon.
+    /// A failure that the configured runtime tolerates, or a failure that may occur soon.
     Warning,
     Failed,
 }
@@ -51,8 +51,8 @@ struct Check {
 }
 
 impl Check {
-    /// What a check found; one that is not needed only warns.
-    fn of(name: &'static str, is_needed: bool, result: anyhow::Result<String>) -> Self {
+    /// A failed check is only a warning if the runtime does not need it.
+    fn new(name: &'static str, is_needed: bool, result: anyhow::Result<String>) -> Self {
         match result {
             Ok(detail) => Self { name, status: Status::Ok, detail },
             Err(error) => {
@@ -82,10 +82,10 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
         config.runtime == runtime || config.runtime == Runtime::Auto && !has_other
     };
     let checks = [
-        Check::of("engine", needs(Runtime::Docker, is_isolated), engine),
-        Check::of("isolation", needs(Runtime::Local, has_engine), isolation),
-        Check::of("key", true, key(&config)),
-        Check::of("model", true, model(&config).await),
+        Check::new("engine", needs(Runtime::Docker, is_isolated), engine),
+        Check::new("isolation", needs(Runtime::Local, has_engine), isolation),
+        Check::new("key", true, key(&config)),
+        Check::new("model", true, model(&config).await),
         disk(&config.state_dir),
     ];
     report(&checks, arguments.json)?;
@@ -120,7 +120,7 @@ impl Status {
 
 async fn engine(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
     compose::check_docker(config, state_dir).await?;
-    Ok("a Docker engine answers".to_owned())
+    Ok("a Docker engine responds".to_owned())
 }
 
 async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
@@ -131,18 +131,18 @@ async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<Stri
     }
 }
 
-/// The key, and all else that is known of the models before they are asked.
+/// Checks the key and the configuration of the models.
 fn key(config: &Config) -> anyhow::Result<String> {
     Models::new(config, 0)?;
     compose::check_key(config)?;
     Ok(match &config.llm.provider.api_key {
-        Some(_) => "there is one".to_owned(),
-        None => "none is needed, as far as is known".to_owned(),
+        Some(_) => "a key is set".to_owned(),
+        None => "no key is needed".to_owned(),
     })
 }
 
 async fn model(config: &Config) -> anyhow::Result<String> {
-    let Some(model) = &config.llm.model else { anyhow::bail!("no model is named") };
+    let Some(model) = &config.llm.model else { anyhow::bail!("no model is configured") };
     compose::reach_provider(config).await?;
     Ok(format!("the provider of {model} can be reached"))
 }
@@ -151,14 +151,14 @@ fn disk(folder: &Path) -> Check {
     let free = match rustix::fs::statvfs(folder) {
         Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
         Err(error) => {
-            let detail = format!("cannot look at {}: {error}", folder.display());
+            let detail = format!("cannot inspect {}: {error}", folder.display());
             return Check { name: "disk", status: Status::Failed, detail };
         }
     };
     let status = match free {
         0..MIN_SPACE => Status::Failed,
-        MIN_SPACE..LITTLE_SPACE => Status::Warning,
-        LITTLE_SPACE.. => Status::Ok,
+        MIN_SPACE..LOW_SPACE => Status::Warning,
+        LOW_SPACE.. => Status::Ok,
     };
     let detail = format!("{} free in {}", indicatif::HumanBytes(free), folder.display());
     Check { name: "disk", status, detail }
@@ -169,11 +169,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_needed_only_warns() {
+    fn failure_is_a_warning_when_it_is_not_needed() {
         let failed = || Err(anyhow::anyhow!("no engine"));
-        assert_eq!(Check::of("engine", true, failed()).status, Status::Failed);
-        assert_eq!(Check::of("engine", false, failed()).status, Status::Warning);
-        assert_eq!(Check::of("engine", true, Ok(String::new())).status, Status::Ok);
+        assert_eq!(Check::new("engine", true, failed()).status, Status::Failed);
+        assert_eq!(Check::new("engine", false, failed()).status, Status::Warning);
+        assert_eq!(Check::new("engine", true, Ok(String::new())).status, Status::Ok);
         assert_ne!(disk(Path::new("/")).detail, "");
         assert_eq!(disk(Path::new("/nowhere/at/all")).status, Status::Failed);
     }

@@ -1,4 +1,4 @@
-//! Shows a running conversation until it is at rest: handles ^C, and asks the user at the terminal.
+//! Shows a running conversation until it is at rest. Handles ^C, and asks the user at the terminal.
 
 use conversations::{ConversationUpdate, Conversations, FollowOptions, Follower, RunOutcome, WaitState};
 use engine::conversation::State;
@@ -11,23 +11,23 @@ use super::screen::{Output, Screen};
 use super::{approval, print};
 use crate::exit::Exit;
 
-/// What is followed, and how.
+/// Shows one conversation in this terminal.
 pub(super) struct TerminalFollower<'a> {
     pub(super) conversations: &'a Conversations,
     pub(super) id: &'a ConversationId,
     pub(super) output: Output,
     /// The first event to show.
     pub(super) from: EventId,
-    /// Tell an agent that asks to continue by itself, if no person is at the terminal.
+    /// Whether an agent that asks a question is told to continue, if no user is at the terminal.
     pub(super) auto_continue: bool,
-    /// The sandbox's network, for people.
+    /// Description of the sandbox's network.
     pub(super) network: &'a str,
 }
 
-/// Stands before an action whose earlier part was followed by another process.
+/// Printed before an action that an earlier process started.
 const ATTACHED: &str = "\n[attaching to an action that was running when the earlier process ended]\n";
 
-/// What programs write where there is no network.
+/// Error messages of programs without a network.
 const NETWORK_ERRORS: [&str; 6] = [
     "Could not resolve host",
     "could not resolve host",
@@ -39,36 +39,34 @@ const NETWORK_ERRORS: [&str; 6] = [
 
 const NO_NETWORK: &str = "[the sandbox has no network: --network host gives it one]\n";
 
-/// How following ended.
+/// Result of a run.
 pub(super) struct FollowResult {
     pub(super) exit: Exit,
-    /// What the agent said last to the user; `None` if it said nothing since the user did.
+    /// Last message of the agent. `None` if the user's message is later.
     pub(super) answer: Option<String>,
 }
 
-/// The terminal of the person who follows.
+/// The user's terminal.
 struct Terminal {
     screen: Screen,
-    /// `None` where no person reads and types.
-    questions: Option<TerminalPrompt>,
+    /// `None` if no user is at the terminal.
+    prompt: Option<TerminalPrompt>,
     interrupts: Interrupts,
-    /// When a conversation that was stopped is left.
+    /// End of the grace period of a conversation that is being stopped.
     deadline: Option<Instant>,
 }
 
 impl TerminalFollower<'_> {
-    /// Follows to the end. The conversation stays open.
+    /// Shows the conversation until it is at rest. It stays open.
     pub(super) async fn follow(self) -> anyhow::Result<FollowResult> {
         let mut terminal = Terminal {
             interrupts: Interrupts::listen()?,
             screen: Screen::new(self.output),
-            questions: TerminalPrompt::at_terminal(self.output),
+            prompt: TerminalPrompt::at_terminal(self.output),
             deadline: None,
         };
-        let options = FollowOptions {
-            from: self.from,
-            auto_continue: self.auto_continue && terminal.questions.is_none(),
-        };
+        let options =
+            FollowOptions { from: self.from, auto_continue: self.auto_continue && terminal.prompt.is_none() };
         let mut follower = self.conversations.follow(self.id, options).await?;
         let exit = self.follow_to_exit(&mut follower, &mut terminal).await?;
         Ok(FollowResult { exit, answer: follower.answer().map(str::to_owned) })
@@ -76,11 +74,11 @@ impl TerminalFollower<'_> {
 
     async fn follow_to_exit(&self, follower: &mut Follower, terminal: &mut Terminal) -> anyhow::Result<Exit> {
         terminal.screen.register_agents(&follower.state());
-        terminal.screen.status("creating the sandbox");
+        terminal.screen.set_status("creating the sandbox");
         let mut is_hinted = false;
         loop {
             // Events that were appended together are shown together: a stop between them would reach a conversation that has
-            // already finished or asked.
+            // already finished or asks.
             let may_stop = !follower.has_queued();
             if may_stop && terminal.deadline.is_none() && print::has_lost_reader() && !follower.is_at_rest() {
                 terminal.stop(follower)?;
@@ -91,12 +89,12 @@ impl TerminalFollower<'_> {
                     if terminal.deadline.is_some() {
                         return Ok(Exit::Interrupted);
                     }
-                    print::note("\nglovebox: stopping; interrupt again to leave at once\n");
+                    print::note("\nglovebox: stopping; interrupt again to exit immediately\n");
                     terminal.stop(follower)?;
                     continue;
                 }
                 () = wait_until(terminal.deadline), if may_stop => {
-                    print::warning("what was running could not be ended in time");
+                    print::warning("the running action was not terminated in time");
                     return Ok(Exit::Interrupted);
                 }
                 progress = follower.next() => progress?,
@@ -105,13 +103,13 @@ impl TerminalFollower<'_> {
             match progress {
                 ConversationUpdate::Event(event) => {
                     screen.event(self.id, &event)?;
-                    if self.network == "none" && !is_hinted && lacked_network(&event) {
+                    if self.network == "none" && !is_hinted && is_network_error(&event) {
                         is_hinted = true;
                         screen.show(NO_NETWORK);
                     }
-                    screen.status_of(&follower.state());
+                    screen.show_status_of(&follower.state());
                 }
-                // A reader of JSON has the event already.
+                // The JSON output already contains the event.
                 ConversationUpdate::Attached(action) if self.output == Output::Transcript => {
                     screen.show(ATTACHED);
                     screen.event(self.id, &action)?;
@@ -137,7 +135,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Asks the person at the terminal to answer a conversation that waits. Returns the exit code if there is no answer.
+    /// Asks the user to answer a conversation that waits. Returns the exit code if there is no answer.
     async fn answer(
         &mut self,
         follower: &mut Follower,
@@ -149,19 +147,19 @@ impl Terminal {
             .awaiting_confirmation()
             .filter(|_| state.agent_state == AgentState::AwaitingUserConfirmation);
         let is_stopping = self.deadline.is_some();
-        // A person at the terminal is asked while other agents work.
-        if !waiting.is_at_rest && (asked.is_none() || self.questions.is_none()) {
+        // A user at the terminal is asked while other agents work.
+        if !waiting.is_at_rest && (asked.is_none() || self.prompt.is_none()) {
             return Ok(None);
         }
-        let Some(questions) = self.questions.as_mut().filter(|_| !is_stopping) else {
+        let Some(prompt) = self.prompt.as_mut().filter(|_| !is_stopping) else {
             if asked.is_some() {
                 self.screen.show(&describe_asked(state, network));
             }
             return Ok(Some(exit_of(state, is_stopping)));
         };
         if state.agent_state == AgentState::AwaitingUserInput {
-            match self.screen.without_status(questions.instruction(&mut self.interrupts)).await {
-                Instruction::Say(content) => follower.send_message(&content)?,
+            match self.screen.without_status(prompt.ask_instruction(&mut self.interrupts)).await {
+                Instruction::Message(content) => follower.send_message(&content)?,
                 Instruction::Stop => return Ok(Some(Exit::Interrupted)),
                 Instruction::Leave => return Ok(Some(exit_of(state, false))),
             }
@@ -169,8 +167,8 @@ impl Terminal {
         }
         let Some((_, pending)) = asked else { return Ok(Some(exit_of(state, false))) };
         let (description, similar) =
-            (describe_asked(state, network), approval::similar(&pending.to_action()));
-        let deciding = questions.decide(&description, similar, &mut self.interrupts);
+            (describe_asked(state, network), approval::describe_similar(&pending.to_action()));
+        let deciding = prompt.ask_decision(&description, similar, &mut self.interrupts);
         match self.screen.without_status(deciding).await {
             Answer::Decision(decision) => follower.decide(pending.action, decision)?,
             Answer::Stop => self.stop(follower)?,
@@ -180,14 +178,14 @@ impl Terminal {
     }
 }
 
-/// Whether a command failed as commands do where there is no network.
-fn lacked_network(event: &Event) -> bool {
+/// Whether a command failed because it has no network.
+fn is_network_error(event: &Event) -> bool {
     let EventBody::Observation(observation) = &event.body else { return false };
     let ObservationKind::Run(run) = &observation.kind else { return false };
-    run.metadata.exit_code > 0 && NETWORK_ERRORS.iter().any(|sign| observation.content.contains(sign))
+    run.metadata.exit_code > 0 && NETWORK_ERRORS.iter().any(|message| observation.content.contains(message))
 }
 
-/// What waits for the user's approval, the first of several; empty if nothing does.
+/// Describes the first action that awaits confirmation. Empty if there is none.
 fn describe_asked(state: &State, network: &str) -> String {
     let Some((task, pending)) = state.awaiting_confirmation() else { return String::new() };
     let task = task.map(|task| format!("\non task {task}:")).unwrap_or_default();
@@ -202,7 +200,7 @@ async fn wait_until(deadline: Option<Instant>) {
     }
 }
 
-/// How the program ends when its conversation is at rest.
+/// Exit code for a conversation that is at rest.
 pub(super) fn exit_of(state: &State, was_interrupted: bool) -> Exit {
     match RunOutcome::from_state(state) {
         _ if was_interrupted => Exit::Interrupted,

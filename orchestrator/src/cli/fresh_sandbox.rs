@@ -39,10 +39,10 @@ pub(super) async fn in_fresh_sandbox(
     command: Command,
 ) -> anyhow::Result<CommandResult> {
     let id = ActionId::for_event(&spec.conversation, EventId::FIRST);
-    let ended = with_fresh_sandbox(config, state_dir, spec, Output::Silent, async |sandbox, interrupts| {
+    let result = with_fresh_sandbox(config, state_dir, spec, Output::Silent, async |sandbox, interrupts| {
         execute_or_cancel(sandbox, &id, command, interrupts).await
     });
-    Ok(ended.await?.unwrap_or(CommandResult::Interrupted(None)))
+    Ok(result.await?.unwrap_or(CommandResult::Interrupted(None)))
 }
 
 /// Runs `work` in a sandbox that is removed afterwards, also after ^C. `None` if it was interrupted before the sandbox was
@@ -64,7 +64,7 @@ pub(super) async fn with_fresh_sandbox<T>(
     let sandbox_id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
     if let Err(error) = provider.destroy(&sandbox_id).await {
-        print::warning(&format!("removing the sandbox {sandbox_id}: {error}"));
+        print::warning(&format!("cannot remove the sandbox {sandbox_id}: {error}"));
     }
     sweep.finish().await;
     result.map(Some)
@@ -99,22 +99,22 @@ async fn execute_or_cancel(
     // Hidden, because the output of other commands is truncated to 30,000 characters for agents.
     let run = RunAction { command: command.text, blocking: true, hidden: true, ..Default::default() };
     let request = ActionRequest::new(SandboxAction::Run(run), command.timeout);
-    let mut performing = pin!(sandbox.execute(id, &request, &|_| ()));
+    let mut executing = pin!(sandbox.execute(id, &request, &|_| ()));
     tokio::select! {
-        observation = &mut performing => return Ok(CommandResult::Done(observation?)),
+        observation = &mut executing => return Ok(CommandResult::Done(observation?)),
         () = interrupts.next() => {}
     }
-    let ending =
-        async { tokio::try_join!(sandbox.cancel(id), performing).map(|((), observation)| observation) };
-    let ended = tokio::select! {
-        ended = timeout(STOP_GRACE_PERIOD, ending) => ended,
+    let cancelling =
+        async { tokio::try_join!(sandbox.cancel(id), executing).map(|((), observation)| observation) };
+    let result = tokio::select! {
+        result = timeout(STOP_GRACE_PERIOD, cancelling) => result,
         () = interrupts.next() => return Ok(CommandResult::Interrupted(None)),
     };
-    Ok(CommandResult::Interrupted(match ended {
+    Ok(CommandResult::Interrupted(match result {
         Ok(Ok(observation)) => Some(observation),
         // The removal of the sandbox kills the command.
         Ok(Err(error)) => {
-            print::warning(&format!("ending the command: {error:#}"));
+            print::warning(&format!("cannot cancel the command: {error:#}"));
             None
         }
         Err(_) => None,

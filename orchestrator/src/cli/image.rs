@@ -1,7 +1,7 @@
-//! `glovebox image check`: what an image can do as a sandbox, and what it lacks for which part.
+//! `glovebox image check`: lists the programs of an image, and the features of Glovebox that lack a program.
 //!
-//! A sandbox is started from it and one script is run there, which needs a POSIX shell and nothing else. What it prints is
-//! the image's word: known names only, each once, each value short and without control characters.
+//! Creates a sandbox from the image and runs one script in it, which needs only a POSIX shell. The output is untrusted: only
+//! known names are read, each once, with short values without control characters.
 
 mod facts;
 
@@ -16,17 +16,17 @@ use crate::config::{Overrides, Runtime};
 use crate::exit::Exit;
 use facts::ImageFacts;
 
-/// Answers one line a fact, after those that the engine asks every sandbox for.
+/// Prints one fact per line. Runs after the probe of every sandbox, which prints further facts.
 const PROBE: &str = include_str!("image/probe.sh");
 
-/// Maximum run time of the script in seconds: an image's programs may hang.
+/// Timeout of the script in seconds: programs of an image may hang.
 const PROBE_TIMEOUT_SECS: f64 = 60.0;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ImageCommand {
-    /// Start an image and show what it can do as a sandbox, and what it lacks.
+    /// Create a sandbox from an image, and show which features it supports.
     Check {
-        /// The image.
+        /// Name of the image.
         image: String,
         /// Print one JSON object.
         #[arg(long)]
@@ -41,22 +41,22 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
     let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::new(Conversations::new_id()) };
     let text = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);
     let probe = Command { text, timeout: Some(PROBE_TIMEOUT_SECS) };
-    let ended = in_fresh_sandbox(&config, &state_dir, spec, probe).await?;
-    let CommandResult::Done(observation) = ended else { return Ok(Exit::Interrupted) };
-    let ObservationKind::Run(ran) = &observation.kind else {
+    let result = in_fresh_sandbox(&config, &state_dir, spec, probe).await?;
+    let CommandResult::Done(observation) = result else { return Ok(Exit::Interrupted) };
+    let ObservationKind::Run(run) = &observation.kind else {
         anyhow::bail!("the image {image} cannot be a sandbox: {}", one_line(&observation.content));
     };
-    let probed = ImageFacts::read(&observation.content);
-    if !probed.is_whole() {
-        let code = ran.metadata.exit_code;
+    let facts = ImageFacts::parse(&observation.content);
+    if !facts.is_complete() {
+        let code = run.metadata.exit_code;
         anyhow::bail!(
-            "the image {image} cannot be a sandbox: its shell ended the check with exit code {code}"
+            "the image {image} cannot be a sandbox: its shell exited during the check with code {code}"
         );
     }
     if json {
-        print::line(&serde_json::to_string(&probed.to_json(&image))?)?;
+        print::line(&serde_json::to_string(&facts.to_json(&image))?)?;
     } else {
-        print::text(&probed.to_table(&image))?;
+        print::text(&facts.to_table(&image))?;
     }
     Ok(Exit::Finished)
 }

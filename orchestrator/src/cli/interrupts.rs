@@ -1,4 +1,4 @@
-//! ^C and the other requests to end, as the commands see them.
+//! Interrupts: ^C, SIGTERM and SIGHUP.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::task::AbortHandle;
 use crate::exit::INTERRUPTED;
 use crate::terminal_input::discard_typed_input;
 
-/// How long what was interrupted may take to end.
+/// Time for an interrupted operation to stop.
 pub(super) const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// ^C, the request to end, and the terminal that goes away.
+/// Stream of interrupts.
 pub(super) struct Interrupts {
     signals: Signals,
-    last_resort: AbortHandle,
+    forced_exit: AbortHandle,
 }
 
 struct Signals {
@@ -26,11 +26,11 @@ struct Signals {
 
 impl Interrupts {
     pub(super) fn listen() -> std::io::Result<Self> {
-        let last_resort = tokio::spawn(last_resort(Signals::listen()?));
-        Ok(Self { signals: Signals::listen()?, last_resort: last_resort.abort_handle() })
+        let forced_exit = tokio::spawn(force_exit(Signals::listen()?));
+        Ok(Self { signals: Signals::listen()?, forced_exit: forced_exit.abort_handle() })
     }
 
-    /// The next one. Cancel-safe.
+    /// Waits for the next interrupt. Cancel-safe.
     pub(super) async fn next(&mut self) {
         self.signals.next().await;
     }
@@ -38,13 +38,13 @@ impl Interrupts {
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        self.last_resort.abort();
+        self.forced_exit.abort();
     }
 }
 
-/// Ends the program if two interrupts have not, a grace period after the second one or at the third. A reader of our output
-/// that stopped reading blocks the writing task, which then handles no interrupt.
-async fn last_resort(mut signals: Signals) {
+/// Exits a grace period after the second interrupt, or at the third. A pipe that is not read blocks the task that writes to it,
+/// which then handles no interrupt.
+async fn force_exit(mut signals: Signals) {
     signals.next().await;
     signals.next().await;
     let _ = tokio::time::timeout(STOP_GRACE_PERIOD, signals.next()).await;
@@ -66,7 +66,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            // The kernel and the shell may both tell of it: that is no second word.
+            // Both the kernel and the shell may send SIGHUP, which must not count as a second interrupt.
             _ = self.hangup.recv(), if !self.has_hung_up => self.has_hung_up = true,
         }
     }

@@ -50,7 +50,7 @@ use crate::config::{Config, Overrides, Runtime};
 use crate::exit::Exit;
 use crate::redacted_stderr;
 
-/// Lets a language-model agent work in a sandbox: it runs commands and edits files there, never here.
+/// Runs language-model agents whose commands and edits are isolated in a sandbox.
 #[derive(Debug, Parser)]
 #[command(name = "glovebox", version, after_help = EXIT_CODES, propagate_version = true)]
 pub(crate) struct Arguments {
@@ -91,7 +91,7 @@ const OWN_CRATES: [&str; 9] =
 const EXIT_CODES: &str = "\
 Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your approval or
 answer, 130 interrupted.
-`glovebox demo` shows it at work without a key, a network or Docker.";
+Try it without a key, a network or Docker: `glovebox demo`.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -113,7 +113,7 @@ enum Command {
     Conversations(conversations::ConversationsCommand),
     /// Check what runs need: the engine, isolation, the model and its key, the disk.
     Doctor(doctor::DoctorArguments),
-    /// Watch a scripted agent repair a small project, on the same code path as a real model.
+    /// Watch a scripted agent repair a small project.
     Demo(demo::DemoArguments),
     /// Serve sandboxes of this machine to Glovebox on other machines.
     SandboxHost(sandbox_host::SandboxHostArguments),
@@ -123,7 +123,7 @@ enum Command {
     Completions(completions::CompletionsArguments),
 }
 
-/// Runtime, image and workspace of a sandbox.
+/// Runtime, image and workspace of a new sandbox.
 #[derive(Debug, Clone, Args)]
 struct BackendOptions {
     /// Runtime of the sandbox: docker; local (a process on this machine, isolated by bubblewrap or Landlock); ssh; remote; or
@@ -144,7 +144,7 @@ struct BackendOptions {
     directory: Option<PathBuf>,
 }
 
-/// Settings of the runtime's machine, which a resumed conversation needs again.
+/// Settings of the runtime that are not stored with a conversation.
 #[derive(Debug, Clone, Args)]
 struct RuntimeOptions {
     /// Host of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
@@ -191,7 +191,7 @@ pub(crate) fn log_filter(text: &str) -> Result<String, String> {
     let text = match text.parse::<LevelFilter>() {
         Ok(level) if is_word => log_filter_at(level),
         Err(_) if is_word => {
-            return Err("there are the levels off, error, warn, info, debug and trace".to_owned());
+            return Err("expected off, error, warn, info, debug or trace".to_owned());
         }
         _ => text.split(',').map(expand_glovebox).collect::<Vec<_>>().join(","),
     };
@@ -244,10 +244,10 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 
 /// Loads the configuration for a command that runs nothing, and prints its warnings.
 fn load_config(overrides: &Overrides) -> anyhow::Result<Config> {
-    introduce_config(trusted_config::load(overrides)?)
+    print_warnings(trusted_config::load(overrides)?)
 }
 
-/// The same for a command that only looks at what is stored: whatever the current folder's file says is no obstacle.
+/// Like [`load_config`], for a command that only reads stored conversations: ignores an invalid file of the current folder.
 fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
     let config = trusted_config::load(overrides).or_else(|error| {
         let without = trusted_config::load(&Overrides { without_folder_file: true, ..overrides.clone() });
@@ -256,15 +256,15 @@ fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
         }
         without.or(Err(error))
     });
-    introduce_config(config?)
+    print_warnings(config?)
 }
 
 /// Loads the configuration for a command that runs something. The user is asked about each untrusted file.
 fn load_trusted_config(overrides: &Overrides) -> anyhow::Result<Config> {
-    introduce_config(trusted_config::load_and_ask(overrides)?)
+    print_warnings(trusted_config::load_and_ask(overrides)?)
 }
 
-fn introduce_config(config: Config) -> anyhow::Result<Config> {
+fn print_warnings(config: Config) -> anyhow::Result<Config> {
     // Before anything that may contain a secret is printed or logged.
     redacted_stderr::set_redactor(compose::redactor(&config)?);
     config.warnings.iter().for_each(|warning| print::warning(warning));
@@ -277,7 +277,7 @@ async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let mut config = load_trusted_config(overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     compose::choose_runtime(&mut config, &state_dir).await?;
-    warn_of_runtime(&config, overrides);
+    warn_about_runtime(&config, overrides);
     Ok((config, state_dir))
 }
 
@@ -289,21 +289,21 @@ async fn print_isolation(config: &Config, state_dir: &StateDir) -> anyhow::Resul
     Ok(())
 }
 
-fn warn_of_runtime(config: &Config, overrides: &Overrides) {
+fn warn_about_runtime(config: &Config, overrides: &Overrides) {
     match config.runtime {
         Runtime::Local if config.sandbox.unsafe_local => {
-            print::warning("--unsafe-local does not isolate: what runs in the sandbox can do what you can");
+            print::warning("--unsafe-local does not isolate: programs in the sandbox can do what you can");
         }
         Runtime::Ssh => print::warning(
-            "the ssh runtime does not isolate: what runs in the sandbox can do there what your account can",
+            "the ssh runtime does not isolate: programs in the sandbox can do what your account on the host can",
         ),
         _ => {}
     }
     if overrides.network.is_some() && config.runtime.is_on_other_machine() {
         let runtime = &config.runtime;
-        print::warning(&format!("the {runtime} runtime does not choose networks: --network is ignored"));
+        print::warning(&format!("the {runtime} runtime ignores --network"));
     }
     if !config.runtime.has_images() && config.sandbox.image.is_some() {
-        print::warning(&format!("the {} runtime has no images: the image is ignored", config.runtime));
+        print::warning(&format!("the {} runtime ignores the image", config.runtime));
     }
 }

@@ -1,4 +1,4 @@
-//! Pictures that the user attaches to a task: read from files, checked, and made data URLs.
+//! Pictures that the user attaches to a task, as data URLs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use crate::exit::UsageError;
 use crate::input_file;
 
-/// Longest picture, in bytes: providers take no longer ones.
+/// Maximum size of a picture, in bytes. Providers accept no larger ones.
 const MAX_LENGTH: usize = 5 << 20;
 
 /// Maximum number of pictures.
 const MAX_COUNT: usize = 8;
 
-/// The pictures in these files, as data URLs.
+/// Reads pictures as data URLs.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<String>, UsageError> {
     if paths.len() > MAX_COUNT {
         return Err(UsageError(format!("cannot attach {} pictures: at most {MAX_COUNT}", paths.len())));
@@ -26,11 +26,11 @@ fn read_one(path: &Path) -> Result<String, UsageError> {
     let failed =
         |problem: String| UsageError(format!("cannot attach the picture {}: {problem}", path.display()));
     let bytes = input_file::read_named(path, MAX_LENGTH).map_err(|error| failed(error.to_string()))?;
-    let kind = media_type(&bytes).ok_or_else(|| failed("it is no PNG, JPEG, GIF or WebP".to_owned()))?;
+    let kind = media_type(&bytes).ok_or_else(|| failed("not a PNG, JPEG, GIF or WebP".to_owned()))?;
     Ok(format!("data:{kind};base64,{}", STANDARD.encode(bytes)))
 }
 
-/// By how the file starts: its name may say anything.
+/// Detects the type by the first bytes, because the name is not reliable.
 fn media_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_known_by_how_they_start_and_bounded() {
+    fn picture_type_is_detected_and_size_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("picture");
         for (content, url) in [

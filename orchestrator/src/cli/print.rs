@@ -1,7 +1,6 @@
-//! What the command line writes to standard output and standard error; beside it only the progress line and logs.
+//! Writes to standard output and standard error, except the progress line and the log.
 //!
-//! What comes from a sandbox or a model is hostile to a terminal: see [`for_terminal`]. A reader that went away is no
-//! failure of ours.
+//! Text from a sandbox or a model is hostile to a terminal: see [`for_terminal`]. A closed pipe is not an error.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,15 +12,15 @@ use crate::redacted_stderr::RedactedStderr;
 use crate::terminal_text::escape_controls;
 pub(super) use crate::terminal_text::{for_terminal, visible, visible_line};
 
-/// Whether a pipe was closed that we write to. A conversation that nobody follows any more is stopped.
+/// Whether standard output or standard error was a closed pipe. A conversation without a reader is stopped.
 static HAS_LOST_READER: AtomicBool = AtomicBool::new(false);
 
-/// Whether standard output or standard error is a pipe whose reader is gone, as far as was noticed by writing to it.
+/// Whether a write to standard output or standard error found the pipe closed.
 pub(super) fn has_lost_reader() -> bool {
     HAS_LOST_READER.load(Ordering::Relaxed)
 }
 
-/// The same result, but a closed pipe is only noted.
+/// Records a closed pipe, instead of failing.
 fn note_lost_reader(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -32,7 +31,7 @@ fn note_lost_reader(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// An event in a line of JSON, with the conversation that it is of.
+/// Prints an event as a line of JSON, with the id of its conversation.
 pub(super) fn event(conversation: &ConversationId, event: &Event) -> anyhow::Result<()> {
     #[derive(Serialize)]
     struct Line<'a> {
@@ -43,23 +42,23 @@ pub(super) fn event(conversation: &ConversationId, event: &Event) -> anyhow::Res
     Ok(line(&serde_json::to_string(&Line { conversation_id: conversation, event })?)?)
 }
 
-/// JSON, or one line of a list, to standard output, harmless for a terminal. JSON stays the same value.
+/// Prints a line to standard output, with control characters escaped. JSON keeps its value.
 pub(super) fn line(line: &str) -> io::Result<()> {
     text(&format!("{line}\n"))
 }
 
-/// Text to standard output. What a terminal acts on was taken out before, but for our own colours.
+/// Prints text to standard output. The caller has sanitized it, so that it contains no control sequences but colours.
 pub(super) fn text(text: &str) -> io::Result<()> {
     bytes(escape_controls(text).as_bytes())
 }
 
-/// Bytes to standard output, as they are.
+/// Prints bytes to standard output, unchanged.
 pub(super) fn bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     note_lost_reader(stdout.write_all(bytes).and_then(|()| stdout.flush()))
 }
 
-/// What the agent said at the end, to standard output. On a terminal that shows standard error too it was shown already.
+/// Prints the last message of the agent to standard output. Not on a terminal, where the transcript has shown it.
 pub(super) fn answer(text: &str) -> io::Result<()> {
     if text.is_empty() || io::stdout().is_terminal() && io::stderr().is_terminal() {
         return Ok(());
@@ -67,23 +66,23 @@ pub(super) fn answer(text: &str) -> io::Result<()> {
     command_output(format!("{}\n", text.trim_end_matches('\n')).as_bytes())
 }
 
-/// Text for people to standard error, without the secrets.
+/// Prints text to standard error, with secrets redacted.
 pub(super) fn note(text: &str) {
     // There is nowhere to report another error of standard error.
     let _ = note_lost_reader(RedactedStderr.write_all(text.as_bytes()));
 }
 
-/// One line on what went wrong. It may quote a provider or a sandbox.
+/// Prints an error in one line. It may quote a provider or a sandbox.
 pub(crate) fn error(text: &str) {
     note(&format!("glovebox: {}\n", for_terminal(text.trim_end())));
 }
 
-/// One line on what may be going wrong. It may quote a provider or a sandbox.
+/// Prints a warning in one line. It may quote a provider or a sandbox.
 pub(super) fn warning(text: &str) {
     note(&format!("glovebox: warning: {}\n", for_terminal(text)));
 }
 
-/// A command's own output to standard output: as it is for a file or a pipe, harmless for a terminal.
+/// Prints output of a command to standard output: sanitized on a terminal, unchanged to a file or a pipe.
 pub(super) fn command_output(output: &[u8]) -> io::Result<()> {
     if io::stdout().is_terminal() {
         bytes(for_terminal(&String::from_utf8_lossy(output)).as_bytes())
@@ -92,15 +91,14 @@ pub(super) fn command_output(output: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A program's own output to standard output: as it is for a file or a pipe, harmless for a terminal. That nobody reads it
-/// any more is an error here.
+/// Like [`command_output`], but fails if the pipe is closed.
 pub(super) fn program_stdout(output: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     let is_terminal = stdout.is_terminal();
     program_output(&mut stdout, is_terminal, output)
 }
 
-/// The same to standard error.
+/// Like [`program_stdout`], for standard error.
 pub(super) fn program_stderr(output: &[u8]) -> io::Result<()> {
     let mut stderr = io::stderr().lock();
     let is_terminal = stderr.is_terminal();

@@ -72,7 +72,7 @@ pub(super) async fn run(
 
 async fn kill(processes: &dyn SandboxProcesses, id: &ProcessId) {
     if let Err(error) = processes.kill_process(id).await {
-        print::warning(&format!("ending the program: {error}"));
+        print::warning(&format!("cannot terminate the program: {error}"));
     }
 }
 
@@ -115,12 +115,13 @@ impl Output {
         self.show(OutputStream::Stderr, StreamRedactor::finish);
     }
 
-    fn show(&self, stream: OutputStream, take: impl FnOnce(&mut StreamRedactor) -> Vec<u8>) {
-        let taken =
-            |from: &Mutex<StreamRedactor>| take(&mut from.lock().unwrap_or_else(PoisonError::into_inner));
+    fn show(&self, stream: OutputStream, read: impl FnOnce(&mut StreamRedactor) -> Vec<u8>) {
+        let output = |redactor: &Mutex<StreamRedactor>| {
+            read(&mut redactor.lock().unwrap_or_else(PoisonError::into_inner))
+        };
         self.write_status.record(match stream {
-            OutputStream::Stdout => print::program_stdout(&taken(&self.stdout)),
-            OutputStream::Stderr => print::program_stderr(&taken(&self.stderr)),
+            OutputStream::Stdout => print::program_stdout(&output(&self.stdout)),
+            OutputStream::Stderr => print::program_stderr(&output(&self.stderr)),
         });
     }
 }
@@ -129,7 +130,7 @@ fn exit_of(exit: ProcessExit, output: &Output) -> anyhow::Result<Exit> {
     match output.lost_bytes.load(Ordering::Relaxed) {
         0 => exit_of_program(&exit),
         // Silently incomplete output would be worse than a failure.
-        bytes => anyhow::bail!("{bytes} bytes of output came faster than they could be carried and are lost"),
+        bytes => anyhow::bail!("{bytes} bytes of output are lost, because it was faster than the connection"),
     }
 }
 
@@ -138,8 +139,8 @@ pub(super) fn exit_of_program(exit: &ProcessExit) -> anyhow::Result<Exit> {
     let code = match (exit.reason, exit.code, exit.signal) {
         (ExitReason::Failed, ..) => {
             anyhow::bail!(
-                "the sandbox lost sight of the program: {}",
-                exit.error.as_deref().unwrap_or("no reason")
+                "the sandbox cannot observe the program: {}",
+                exit.error.as_deref().unwrap_or("unknown cause")
             )
         }
         (_, Some(code), _) => code,

@@ -1,4 +1,4 @@
-//! `glovebox replay`: what a saved trajectory's agent did is done again in a fresh sandbox.
+//! `glovebox replay`: runs the actions of a saved trajectory in a fresh sandbox.
 
 use std::path::PathBuf;
 
@@ -15,19 +15,19 @@ use crate::config::Overrides;
 use crate::exit::Exit;
 use crate::workspace::{self, WorkspaceFolder};
 
-/// How much of an observation a difference quotes, in lines.
-const LINES_SHOWN: usize = 12;
+/// Maximum number of lines of an observation in a difference.
+const MAX_LINES: usize = 12;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The file is a JSON array of V0's events, as --save-trajectory and V0 write it. When all of it has been done again, the
-agent goes on from there with the model, as after `glovebox run`.
-With --diff no model is called: ends with 1 where something else came of an action than the file says.")]
+FILE is a JSON array of V0's events, which --save-trajectory and V0 write. After the last action, the agent continues with
+the model, as in `glovebox run`.
+With --diff, no model is called, and the exit code is 1 if the result of an action differs from that in the file.")]
 pub(super) struct ReplayArguments {
     /// The trajectory.
     file: PathBuf,
 
-    /// Only do it again, and show where something else came of an action; with --json as one JSON array.
+    /// Only run the actions, and print the results that differ; with --json as one JSON array.
     #[arg(long)]
     diff: bool,
 
@@ -63,12 +63,12 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     let conversations = compose::conversations(state_dir.store(config.durability).await?, &state_dir);
     let differences = conversations.compare_replay(&id, &trajectory).await?;
     if is_json {
-        let told: Vec<_> = differences.iter().map(to_json).collect();
-        print::line(&serde_json::to_string(&told)?)?;
+        let rows: Vec<_> = differences.iter().map(to_json).collect();
+        print::line(&serde_json::to_string(&rows)?)?;
     } else {
         differences.iter().try_for_each(|difference| print::line(&to_text(difference)))?;
-        let (of, same) = (trajectory.len(), trajectory.len().saturating_sub(differences.len()));
-        print::note(&format!("{same} of {of} actions came to what they had come to\n"));
+        let (count, same) = (trajectory.len(), trajectory.len().saturating_sub(differences.len()));
+        print::note(&format!("{same} of {count} actions had the same result\n"));
     }
     Ok(if differences.is_empty() { Exit::Finished } else { Exit::Failed })
 }
@@ -84,11 +84,11 @@ fn to_text(difference: &ReplayDifference) -> String {
         let text = print::for_terminal(observation.content.trim_end());
         let lines: Vec<_> = text.lines().collect();
         let mut part = format!("  {name} ({}):\n", observation.kind.kind());
-        for line in lines.iter().take(LINES_SHOWN) {
+        for line in lines.iter().take(MAX_LINES) {
             part.push_str(&format!("    {line}\n"));
         }
-        if lines.len() > LINES_SHOWN {
-            part.push_str(&format!("    … {} more lines\n", lines.len() - LINES_SHOWN));
+        if lines.len() > MAX_LINES {
+            part.push_str(&format!("    … {} more lines\n", lines.len() - MAX_LINES));
         }
         part
     };

@@ -125,7 +125,7 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     if let Some(folder) = folder.filter(|folder| folder.exists()) {
         conversation_run::lock_folder(stored.claim(), folder)?;
     }
-    super::warn_of_runtime(&config, &overrides);
+    super::warn_about_runtime(&config, &overrides);
     let run = ConversationRun {
         conversations: &conversations,
         id: &id,

@@ -1,4 +1,4 @@
-//! `glovebox run`: a new conversation, followed to its end.
+//! `glovebox run`: starts a conversation and runs it to its end.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use crate::exit::{Exit, UsageError};
 use crate::input_file;
 use crate::workspace::{self, WorkspaceFolder};
 
-/// Longest task, in bytes.
+/// Maximum size of a task, in bytes.
 const MAX_TASK_LENGTH: usize = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The model comes from --model, LLM_MODEL or config.toml; its key from LLM_API_KEY, its address from LLM_BASE_URL.
+Set the model with --model, LLM_MODEL or config.toml, its key with LLM_API_KEY, and its address with LLM_BASE_URL.
 Example: LLM_API_KEY=… glovebox run -l gpt-4o -d . 'Make the tests pass'
-The agent's answer goes to standard output, everything else to standard error.")]
+Prints the agent's answer on standard output, and everything else on standard error.")]
 pub(super) struct RunArguments {
     /// The task; the same as -t TASK.
     #[arg(value_name = "TASK", conflicts_with_all = ["task", "file"])]
@@ -32,23 +32,23 @@ pub(super) struct RunArguments {
     #[arg(short = 't', long, value_name = "TASK", conflicts_with = "file")]
     task: Option<String>,
 
-    /// A UTF-8 file that holds the task; - is standard input.
+    /// UTF-8 file with the task; - is standard input.
     #[arg(short = 'f', long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Attach a picture to the task: PNG, JPEG, GIF or WebP; may be given several times.
+    /// Attach a picture to the task: PNG, JPEG, GIF or WebP. Can be repeated.
     #[arg(long = "image-file", value_name = "PATH")]
     image_files: Vec<PathBuf>,
 
-    /// CodeActAgent, ReadOnlyAgent, an [agent.NAME] section, a name in .glovebox/agents, or a Markdown file.
+    /// Agent: a built-in one such as ReadOnlyAgent, an [agent.NAME] section, a name in .glovebox/agents, or a Markdown file.
     #[arg(short = 'c', long, aliases = ["agent-cls", "agent-config"], value_name = "NAME|FILE")]
     agent: Option<String>,
 
-    /// The conversation's title, which `conversations ls` shows; else it is taken from the task.
+    /// Title of the conversation, which `conversations ls` shows. By default, the start of the task.
     #[arg(short = 'n', long, value_name = "TITLE", value_parser = title)]
     name: Option<String>,
 
-    /// A repository that is cloned into the workspace: OWNER/NAME, or what git clones from the sandbox.
+    /// Repository to clone into the workspace: OWNER/NAME, or a URL that git in the sandbox can clone.
     #[arg(long, value_name = "URL[#BRANCH]")]
     selected_repo: Option<String>,
 
@@ -67,7 +67,7 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let task = arguments.task.or(arguments.positional_task);
     let task = match replayed {
         Some(_) if task.is_some() || arguments.file.is_some() || !arguments.image_files.is_empty() => {
-            let text = "core.replay_trajectory_path is set, and a trajectory brings its own task: give none";
+            let text = "core.replay_trajectory_path is set, and the trajectory contains the task: give none";
             return Err(UsageError(text.to_owned()).into());
         }
         Some(path) => InitialTask::Replay { trajectory: saved_trajectory::read(&path)?, continues: true },
@@ -79,9 +79,9 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     };
     let (config, state_dir) = prepare(&overrides).await?;
     if !arguments.image_files.is_empty() && config.llm.provider.disable_vision == Some(true) {
-        print::warning("the model sees no pictures: disable_vision is set under [llm]");
+        print::warning("the model gets no pictures: disable_vision is set under [llm]");
     }
-    // What is wrong with the agent is reported before its model is looked at.
+    // Errors of the agent are reported before those of its model.
     compose::agent(&config)?;
     let id = Conversations::new_id();
     let models = arguments.options.models(&config, 0, &id)?;
@@ -110,16 +110,15 @@ fn read_task(task: Option<String>, file: Option<&Path>) -> anyhow::Result<String
             let bytes = input_file::read_named(path, MAX_TASK_LENGTH).map_err(|error| {
                 UsageError(format!("cannot read the task in {}: {error}", path.display()))
             })?;
-            utf8(bytes, &path.display().to_string())?
+            to_utf8(bytes, &path.display().to_string())?
         }
         (None, None) if !std::io::stdin().is_terminal() => read_stdin()?,
         (None, None) => String::new(),
     };
     if text.trim().is_empty() {
-        return Err(UsageError(
-            "there is no task: give one as an argument, with -t TASK or with -f FILE".to_owned(),
-        )
-        .into());
+        return Err(
+            UsageError("no task: give one as an argument, with -t TASK or with -f FILE".to_owned()).into()
+        );
     }
     Ok(text)
 }
@@ -127,12 +126,12 @@ fn read_task(task: Option<String>, file: Option<&Path>) -> anyhow::Result<String
 fn read_stdin() -> anyhow::Result<String> {
     let bytes = input_file::read_bounded(std::io::stdin().lock(), MAX_TASK_LENGTH)
         .map_err(|error| UsageError(format!("cannot read the task from standard input: {error}")))?;
-    utf8(bytes, "standard input")
+    to_utf8(bytes, "standard input")
 }
 
-fn utf8(bytes: Vec<u8>, what: &str) -> anyhow::Result<String> {
+fn to_utf8(bytes: Vec<u8>, source: &str) -> anyhow::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let byte = error.utf8_error().valid_up_to();
-        UsageError(format!("the task in {what} is not UTF-8: byte {byte}")).into()
+        UsageError(format!("the task in {source} is not UTF-8: byte {byte}")).into()
     })
 }

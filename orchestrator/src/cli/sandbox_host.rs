@@ -1,4 +1,4 @@
-//! `glovebox sandbox-host`: lends this machine's sandboxes to orchestrators on others.
+//! `glovebox sandbox-host`: serves sandboxes of this machine to orchestrators on other machines.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,59 +17,58 @@ use crate::config::{Overrides, Runtime};
 use crate::exit::{Exit, UsageError};
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 
-/// Its sandboxes belong to a state of their own, so that nothing else of this user's sweeps them away.
+/// State folder of the sandbox host. It is separate, so that other commands of this user do not sweep its sandboxes.
 const STATE_FOLDER: &str = "lent";
 
-/// Where keys are when they are in no file.
+/// Environment variable with the keys, if there is no file.
 const KEYS_VARIABLE: &str = "GLOVEBOX_SANDBOX_HOST_KEYS";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-An orchestrator elsewhere uses it with the runtime `remote`: remote_runtime_api_url is http://THIS_HOST:PORT, api_key the
-secret of one of the keys. Keys and all that is done cross in the clear: on a network put a proxy that terminates TLS in
-front, let it pass `Upgrade` on, and say its address with --public-url.
+To use it on another machine, set the runtime to `remote`, remote_runtime_api_url to http://THIS_HOST:PORT, and api_key to
+the secret of a key. Keys and traffic are not encrypted: on a network, use a proxy that terminates TLS and forwards
+`Upgrade`, and set its address with --public-url.
 
-Each key sees only its own sandboxes. ^C or SIGTERM ends this program within seconds; the sandboxes stay, and its next
-start takes them up, as after a crash. Those that nobody speaks to for --idle-timeout are removed; not those that are
-paused, nor those that their owner asked to keep.")]
+Each key can only use its own sandboxes. On ^C or SIGTERM, the sandboxes keep running, and the next start recovers them, as
+after a crash. Sandboxes without a client for --idle-timeout are removed, unless they are paused or their owner keeps them.")]
 pub(super) struct SandboxHostArguments {
-    /// Listen on this address; 0.0.0.0:PORT for all networks.
+    /// Address to listen on; 0.0.0.0:PORT for all networks.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
 
-    /// Keys, one NAME:SECRET a line; without it GLOVEBOX_SANDBOX_HOST_KEYS holds them, separated by commas.
+    /// File with keys, one NAME:SECRET per line. By default, GLOVEBOX_SANDBOX_HOST_KEYS, separated by commas.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
 
-    /// Sandboxes of all keys together.
+    /// Maximum number of sandboxes of all keys.
     #[arg(long, value_name = "NUMBER", default_value_t = 16)]
     max_sandboxes: usize,
 
-    /// Sandboxes of each key.
+    /// Maximum number of sandboxes of each key.
     #[arg(long, value_name = "NUMBER", default_value_t = 8)]
     max_sandboxes_per_key: usize,
 
-    /// How many times the default memory (4 GiB) and processors (2) one sandbox may ask for.
+    /// Maximum resources of a sandbox, as a multiple of the default memory (4 GiB) and processors (2).
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
     max_resource_factor: f64,
 
-    /// Remove a sandbox that nobody spoke to for this long.
+    /// Remove sandboxes without a client for this time.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
     idle_timeout: u64,
 
-    /// Where clients reach this host, when that is not what they ask for: behind a proxy.
+    /// Address of this host for clients, if it is behind a proxy.
     #[arg(long, value_name = "URL")]
     public_url: Option<ServerUrl>,
 
-    /// Remove all sandboxes at the end.
+    /// Remove all sandboxes when the program stops.
     #[arg(long)]
     remove_at_end: bool,
 
-    /// What places the sandboxes: docker, or local (processes of this machine).
+    /// Runtime of the sandboxes: docker, or local (processes on this machine).
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<Runtime>,
 
-    /// The image of sandboxes that ask for none.
+    /// Default image of sandboxes.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 }
@@ -99,11 +98,11 @@ pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -
     let stop = CancellationToken::new();
     let mut serving = std::pin::pin!(SandboxHost::new(provider, host).serve(listener, stop.clone()));
     tokio::select! {
-        ended = &mut serving => ended?,
+        result = &mut serving => result?,
         () = interrupts.next() => {
             stop.cancel();
             tokio::select! {
-                ended = serving => ended?,
+                result = serving => result?,
                 () = interrupts.next() => return Ok(Exit::Interrupted),
             }
         }
@@ -119,14 +118,14 @@ fn keys(file: Option<&Path>) -> anyhow::Result<HostKeys> {
     let (source, text) = match file {
         None => {
             let text = std::env::var(KEYS_VARIABLE);
-            let missing = format!("there are no keys: give --keys FILE, or set {KEYS_VARIABLE}");
+            let missing = format!("no keys: give --keys FILE, or set {KEYS_VARIABLE}");
             (KEYS_VARIABLE.to_owned(), text.map_err(|_| UsageError(missing))?)
         }
         Some(file) => {
             let unreadable =
                 |error| UsageError(format!("cannot read the keys in {}: {error}", file.display()));
             if std::fs::metadata(file).map_err(unreadable)?.permissions().mode() & 0o077 != 0 {
-                print::warning(&format!("others can look at {}: chmod 600 {0}", file.display()));
+                print::warning(&format!("other users can read {}: run `chmod 600 {0}`", file.display()));
             }
             (file.display().to_string(), read_keys(file).map_err(unreadable)?)
         }

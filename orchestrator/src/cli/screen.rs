@@ -56,10 +56,10 @@ impl Screen {
     }
 
     /// Hides the status while a question is asked, because it would overwrite the question.
-    pub(super) async fn without_status<T>(&self, asking: impl Future<Output = T>) -> T {
+    pub(super) async fn without_status<T>(&self, question: impl Future<Output = T>) -> T {
         self.hide_status();
-        let answer = asking.await;
-        self.show_status();
+        let answer = question.await;
+        self.unhide_status();
         answer
     }
 
@@ -80,7 +80,7 @@ impl Screen {
         self.show(&text);
     }
 
-    /// Shows what happens between events.
+    /// Shows progress between events.
     pub(super) fn live(&mut self, notice: LiveUpdate) {
         match notice {
             LiveUpdate::Output { action, bytes } => {
@@ -90,7 +90,7 @@ impl Screen {
             LiveUpdate::OutputGap { action, .. } => self.gap(Some(action)),
             LiveUpdate::Start(progress) => self.show_start(&progress),
             LiveUpdate::Model { agent, progress: LlmProgress::Text(piece) } => {
-                // Only where someone watches; of several that write at once, only one.
+                // Only on a terminal, and only for the main agent, because concurrent texts would mix.
                 if agent.is_none() && !self.status.is_hidden() {
                     let text = self.transcript.push_answer(&piece);
                     self.show(&text);
@@ -111,15 +111,15 @@ impl Screen {
         match progress {
             StartProgress::Pulling { image, received_bytes, total_bytes } => {
                 let of = total_bytes.map(|total| format!(" of {}", HumanBytes(total))).unwrap_or_default();
-                self.status(&format!("pulling {image}: {}{of}", HumanBytes(*received_bytes)));
+                self.set_status(&format!("pulling {image}: {}{of}", HumanBytes(*received_bytes)));
             }
-            StartProgress::Starting => self.status("starting the sandbox"),
-            StartProgress::Connecting => self.status("connecting to the sandbox"),
+            StartProgress::Starting => self.set_status("starting the sandbox"),
+            StartProgress::Connecting => self.set_status("connecting to the sandbox"),
         }
     }
 
-    pub(super) fn status_of(&self, state: &State) {
-        self.status(match (state.agent_state, state.has_pending_actions()) {
+    pub(super) fn show_status_of(&self, state: &State) {
+        self.set_status(match (state.agent_state, state.has_pending_actions()) {
             (AgentState::Loading, false) => "creating the sandbox",
             (AgentState::Loading, true) => "setting up the workspace",
             (_, true) => "running in the sandbox",
@@ -127,7 +127,7 @@ impl Screen {
         });
     }
 
-    pub(super) fn status(&self, text: &str) {
+    pub(super) fn set_status(&self, text: &str) {
         if self.status.message() != text {
             self.status.set_message(text.to_owned());
             self.status.reset_elapsed();
@@ -146,7 +146,7 @@ impl Screen {
         }
         print::note(text);
         if !self.is_line_open {
-            self.show_status();
+            self.unhide_status();
         }
     }
 
@@ -155,7 +155,7 @@ impl Screen {
         self.status.finish_and_clear();
     }
 
-    fn show_status(&self) {
+    fn unhide_status(&self) {
         self.status.reset();
         self.status.enable_steady_tick(DRAW_INTERVAL);
     }

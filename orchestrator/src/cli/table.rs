@@ -1,13 +1,13 @@
-//! Columns for people: a head, and lines below it, each as wide as its longest cell.
+//! Tables: a head, and rows with aligned columns.
 
 use crate::cli::print;
 
-/// Prints a table. Cells may quote a sandbox or a model.
+/// Prints a table. Cells are sanitized: they may quote a sandbox or a model.
 pub(super) fn print<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> std::io::Result<()> {
     print::text(&text(head, rows))
 }
 
-/// How long ago something was, as one number.
+/// Formats an age with one unit.
 pub(super) fn age(seconds: i64) -> String {
     match seconds.max(0) {
         seconds @ 0..120 => format!("{seconds} s"),
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_is_one_number() {
+    fn age_is_shown_with_one_unit() {
         for (seconds, shown) in
             [(-5, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (864_000, "10 d")]
         {

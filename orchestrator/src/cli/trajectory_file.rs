@@ -1,7 +1,7 @@
-//! The file that a conversation's trajectory is saved to, chosen before the sandbox starts.
+//! The file that a conversation's trajectory is saved to.
 //!
-//! It may lie in the workspace, where what runs in the sandbox can put a link in its place. So the file, or the folder for
-//! a new one, is opened before anything runs there, and its path is not resolved again.
+//! It may be in the workspace, where a program in the sandbox can replace it by a link. So the file, or the folder of a new
+//! one, is opened before the sandbox is created, and its path is not resolved again.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -18,22 +18,22 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use crate::config::Config;
 use crate::exit::UsageError;
 
-/// Where a trajectory goes.
+/// An open target for a trajectory.
 pub(super) struct TrajectoryFile {
     path: PathBuf,
     target: Target,
 }
 
 enum Target {
-    /// A file that exists, opened for writing.
+    /// An existing file, open for writing.
     Existing(File),
-    /// A new file of this name in an open folder.
+    /// A new file in an open folder.
     New { folder: File, name: OsString },
 }
 
 impl TrajectoryFile {
-    /// Opens the file at `path`, or chooses a new one; in a folder it is named by the conversation's id. Makes the folders
-    /// that it lies in. Fails where the trajectory could not be saved.
+    /// Opens the file at `path`, or the folder of a new file. If `path` is a folder, the file is named by the conversation's id.
+    /// Creates missing folders. Fails if the trajectory could not be saved.
     pub(super) fn open(path: &Path, id: &ConversationId) -> io::Result<Self> {
         let is_folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
         let path = if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() };
@@ -41,8 +41,8 @@ impl TrajectoryFile {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
         let target = if path.exists() {
-            // A FIFO that nobody reads is an error now, instead of a run that never ends. A link may be the work of an
-            // earlier run; those in /dev lead to this process's own streams.
+            // A FIFO without a reader fails now, instead of blocking the run at its end. A link may be from an earlier run;
+            // those in /dev are this process's own streams.
             let no_follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
             let flags = (OFlags::NONBLOCK | no_follow).bits().cast_signed();
             let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
@@ -55,7 +55,7 @@ impl TrajectoryFile {
         Ok(Self { path, target })
     }
 
-    /// The path that was chosen.
+    /// The path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -82,15 +82,16 @@ impl TrajectoryFile {
     }
 }
 
-/// Opens the configured file. Fails where the trajectory could not be saved at the end.
+/// Opens the configured file. `None` if none is configured.
 pub(super) fn prepare(config: &Config, id: &ConversationId) -> anyhow::Result<Option<TrajectoryFile>> {
     config.save_trajectory.as_deref().map(|path| open(path, id)).transpose()
 }
 
 /// Opens a file that the user named.
 pub(super) fn open(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
-    TrajectoryFile::open(path, id)
-        .map_err(|error| UsageError(format!("saving the trajectory to {}: {error}", path.display())).into())
+    TrajectoryFile::open(path, id).map_err(|error| {
+        UsageError(format!("cannot save the trajectory to {}: {error}", path.display())).into()
+    })
 }
 
 /// Writes a conversation's trajectory to its file.
@@ -105,7 +106,7 @@ pub(super) async fn save(
     file.write(&text).context(failed)
 }
 
-/// A conversation's trajectory as its file holds it.
+/// Formats a conversation's trajectory.
 pub(super) async fn to_text(
     conversations: &Conversations,
     id: &ConversationId,
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn links_planted_meanwhile_are_not_followed() {
+    fn link_is_not_followed_when_it_replaces_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("victim"), "precious").unwrap();

@@ -1,4 +1,4 @@
-//! `glovebox trust`: the user's decisions about files of folders, and the question about a file without one.
+//! `glovebox trust`: stores, removes and lists the user's decisions about files.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ use crate::trust::{Fingerprint, Verdict};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A file of the current folder may be from somebody else, or written by an agent. Until you trust it, only those of its keys
-take effect that cannot widen anything. A decision holds for the file's path and content: one changed byte ends it.
+Another user or an agent may have written the files of the current folder. Until you trust such a file, only keys that grant
+nothing take effect. A decision applies to the path and the content of the file, and ends when the content changes.
   glovebox trust                       glovebox trust --deny          glovebox trust --list
   glovebox trust .glovebox/agents/reviewer.md")]
 pub(super) struct TrustArguments {
@@ -23,12 +23,12 @@ pub(super) struct TrustArguments {
     operation: OtherOperation,
 }
 
-/// What is done instead of trusting the file.
+/// Operation other than trusting the file.
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct OtherOperation {
-    /// Do not trust the file and do not ask again: only what cannot widen anything takes effect. What needs a denied policy,
-    /// or denied configuration that the sandbox can write, is refused.
+    /// Deny trust, and do not ask again: only keys that grant nothing take effect. Runs that need a denied policy, or a denied
+    /// file that the sandbox can write, are refused.
     #[arg(long)]
     deny: bool,
 
@@ -42,7 +42,7 @@ struct OtherOperation {
 }
 
 pub(super) fn run(arguments: &TrustArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    // No other file of the folder is needed, nor does it have to be valid.
+    // The file of the current folder may be invalid.
     let mut store =
         trusted_config::load(&Overrides { without_folder_file: true, ..overrides.clone() })?.trust;
     let TrustArguments { path, operation } = arguments;
@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &TrustArguments, overrides: &Overrides) -> anyhow::
         let content = input_file::read_found(path, MAX_SETTINGS_LENGTH).map_err(unreadable)?;
         let file = Fingerprint::new(path, &content).map_err(unreadable)?;
         let verdict = if operation.deny { Verdict::Denied } else { Verdict::Trusted };
-        trusted_config::decide(&mut store, &file, verdict)?;
+        trusted_config::store_decision(&mut store, &file, verdict)?;
         print::note(&format!(
             "{}: {}\n",
             name(verdict),

@@ -1,4 +1,4 @@
-//! The configuration, once the user has decided about each file that is not trusted.
+//! Loads the configuration, and asks the user about files that are not trusted.
 
 use std::io::IsTerminal as _;
 
@@ -12,13 +12,13 @@ use crate::exit::UsageError;
 use crate::trust::{Fingerprint, TrustReason, TrustStore, UndecidedFile, Verdict};
 use crate::writable;
 
-/// Keys of a file that a line names.
+/// Maximum number of keys in a message.
 const MAX_NAMED_KEYS: usize = 64;
 
-/// Longest part of a key that is shown: a group's name is the file's choice.
+/// Maximum length of a key in a message. The file chooses the names of groups.
 const MAX_KEY_CHARS: usize = 64;
 
-/// Loads the configuration, and has the user decide about each file that waits for a decision.
+/// Loads the configuration, and asks the user about each undecided file.
 pub(super) fn load_and_ask(overrides: &Overrides) -> anyhow::Result<Config> {
     loop {
         let mut config = load(overrides)?;
@@ -27,32 +27,32 @@ pub(super) fn load_and_ask(overrides: &Overrides) -> anyhow::Result<Config> {
         if undecided.is_empty() {
             return Ok(config);
         }
-        // A file that is trusted may name another one.
+        // A trusted file may name another one.
         ask_about(&mut config.trust, &undecided)?;
     }
 }
 
-/// Fails if the sandbox could write what this machine trusts.
+/// Fails if the sandbox could write files that this machine trusts.
 pub(super) fn check_sandbox(config: &Config, spec: &SandboxSpec) -> anyhow::Result<()> {
     let undecided = writable::check(config, spec)?;
     ask_about(&mut config.trust.clone(), &undecided)
 }
 
-/// One line about each file of which not all takes effect.
+/// Warnings about files that only take partial effect.
 pub(super) fn warnings(config: &Config) -> impl Iterator<Item = String> {
     config.restricted.iter().map(|restricted| match restricted {
         RestrictedFile::Undecided(file) => refusal(file),
         RestrictedFile::Denied(file, keys) => {
             let keys = key_names(keys);
             format!(
-                "{} is denied by `glovebox trust --deny`: without effect in it: {keys}",
+                "{} is denied by `glovebox trust --deny`, so these keys have no effect: {keys}",
                 file.path.display()
             )
         }
     })
 }
 
-/// Loads the configuration, in which no file that waits for a decision has effect.
+/// Loads the configuration. Undecided files take only partial effect.
 pub(super) fn load(overrides: &Overrides) -> anyhow::Result<Config> {
     Ok(Config::load(overrides, |name| std::env::var(name).ok())?)
 }
@@ -60,41 +60,45 @@ pub(super) fn load(overrides: &Overrides) -> anyhow::Result<Config> {
 fn ask_about(store: &mut TrustStore, undecided: &[UndecidedFile]) -> anyhow::Result<()> {
     for file in undecided {
         let verdict = ask(file).ok_or_else(|| UsageError(refusal(file)))?;
-        decide(store, &file.file, verdict)?;
+        store_decision(store, &file.file, verdict)?;
     }
     Ok(())
 }
 
-/// Keeps a decision.
-pub(super) fn decide(store: &mut TrustStore, file: &Fingerprint, verdict: Verdict) -> anyhow::Result<()> {
+/// Stores a decision.
+pub(super) fn store_decision(
+    store: &mut TrustStore,
+    file: &Fingerprint,
+    verdict: Verdict,
+) -> anyhow::Result<()> {
     if let Some(folder) = store.path().parent() {
         StateDir::open(folder)?;
     }
     let failed =
-        |error| UsageError(format!("cannot keep the decision about {}: {error}", file.path.display()));
+        |error| UsageError(format!("cannot store the decision about {}: {error}", file.path.display()));
     Ok(store.decide(file, verdict).map_err(failed)?)
 }
 
-/// `None` if the user does not decide, or cannot be asked.
+/// Asks the user. `None` without a decision or a terminal.
 fn ask(file: &UndecidedFile) -> Option<Verdict> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
         return None;
     }
-    // What was typed before the question is no answer to it.
+    // Input that was typed before the question is not an answer.
     let _ = tcflush(&stdin, QueueSelector::IFlush);
     let danger = match &file.reason {
         TrustReason::Keys(_) => {
-            "That can start programs here, send your keys elsewhere, or open the sandbox. "
+            "These keys can start programs on this machine, send your keys to other hosts, or open the sandbox. "
         }
         TrustReason::Policy | TrustReason::WritableBySandbox => "",
     };
     let denial = match &file.reason {
-        TrustReason::Keys(_) => "use the rest of it",
+        TrustReason::Keys(_) => "use its other keys",
         TrustReason::Policy | TrustReason::WritableBySandbox => "refuse this and later runs with it",
     };
     print::note(&format!(
-        "{} {}.\n{danger}Trust the file until it changes?\n[y]es, [n]o ({denial}), or nothing to leave: ",
+        "{} {}.\n{danger}Trust the file until it changes?\n[y]es, [n]o ({denial}), or Enter to cancel: ",
         print::for_terminal(&file.file.path.display().to_string()),
         statement(&file.reason)
     ));
@@ -110,17 +114,17 @@ fn ask(file: &UndecidedFile) -> Option<Verdict> {
 fn refusal(UndecidedFile { file, reason }: &UndecidedFile) -> String {
     let shown = file.path.display().to_string();
     let denial = match reason {
-        TrustReason::Keys(_) => ", or with --deny to use only the rest of it",
+        TrustReason::Keys(_) => ", or add --deny to use only its other keys",
         TrustReason::Policy | TrustReason::WritableBySandbox => "",
     };
     format!(
-        "{shown} is not trusted and {}: read it, then `glovebox trust {}`{denial}",
+        "{shown} is not trusted and {}: read it, then run `glovebox trust {}`{denial}",
         statement(reason),
         shlex::try_quote(&shown).unwrap_or_default()
     )
 }
 
-/// What about a file needs a decision, as the rest of a sentence about it.
+/// Predicate that describes why a file needs a decision.
 fn statement(reason: &TrustReason) -> String {
     match reason {
         TrustReason::Keys(keys) => format!("sets {}", key_names(keys)),
@@ -131,7 +135,7 @@ fn statement(reason: &TrustReason) -> String {
     }
 }
 
-/// The names may come from a hostile file.
+/// Joins names of keys. They may be from a hostile file.
 fn key_names(keys: &[String]) -> String {
     let name = |key: &String| {
         let shown: String = key.chars().take(MAX_KEY_CHARS).collect();

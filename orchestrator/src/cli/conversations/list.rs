@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use crate::cli::{print, table};
 use crate::exit::Exit;
 
-/// The values of `--state`: what the column shows.
+/// The values of `--state`.
 fn states() -> [&'static str; ConversationStatus::ALL.len()] {
     ConversationStatus::ALL.map(ConversationStatus::as_str)
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-AGE is the time since the last event, COST what the calls of the models have cost. A conversation is `interrupted` if
-its process was killed while the agent worked, and `damaged` if it cannot be read.
+AGE is the time since the last event, COST the cost of all model calls. A conversation is `interrupted` if its process was
+killed while the agent worked, and `damaged` if it cannot be read.
 Examples:
   glovebox conversations ls --here -n 5
   glovebox conversations ls --state interrupted --state error
@@ -66,7 +66,7 @@ impl ListArguments {
         ConversationFilter {
             text: self.text.clone(),
             statuses: self.state.iter().filter_map(|name| ConversationStatus::from_name(name)).collect(),
-            // One that is gone, or on another machine, is compared as it was given.
+            // A folder that does not exist here is compared as it was given.
             folder: folder.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_owned())),
             limit: self.limit,
         }

@@ -14,22 +14,22 @@ use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Removes the log of each conversation, its sandbox, and the folder that it worked in if that was not given with -d.
-Refuses a conversation that a process runs now. Prints the ids of what it removed.
+Removes the log, the sandbox and the workspace of each conversation, but not a folder that was given with -d. Refuses a
+conversation that a process runs now. Prints the ids of the removed conversations.
 Examples:
   glovebox conversations rm 0199a3
   glovebox conversations rm --older-than 30d --yes")]
 pub(in crate::cli) struct RemoveArguments {
-    /// The conversations: their ids, or prefixes that no others have.
+    /// Ids of the conversations, or unique prefixes of ids.
     #[arg(value_name = "ID", required_unless_present = "older_than", conflicts_with = "older_than")]
     #[arg(add = ArgValueCompleter::new(candidates::conversations))]
     ids: Vec<ConversationId>,
 
-    /// All whose last event is older than this, such as 12h, 30d or 8w.
+    /// Remove all conversations whose last event is older than this, such as 12h, 30d or 8w.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     older_than: Option<f64>,
 
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short = 'y', long)]
     yes: bool,
 
@@ -37,7 +37,7 @@ pub(in crate::cli) struct RemoveArguments {
     #[arg(short = 'f', long)]
     force: bool,
 
-    /// The machine of sandboxes that the runtime ssh placed: user@host:port, or a name from ~/.ssh/config.
+    /// Host of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
     #[arg(long, value_name = "HOST")]
     pub(super) host: Option<String>,
 }
@@ -80,13 +80,13 @@ fn with_hint(error: ConversationsError) -> anyhow::Error {
     }
 }
 
-/// The conversations to remove. One that does not exist is reported and keeps none of the others.
+/// Finds the conversations to remove. Missing ones are reported, and the returned exit is a failure.
 async fn choose(
     arguments: &RemoveArguments,
     conversations: &Conversations,
 ) -> anyhow::Result<(Vec<ConversationId>, Exit)> {
     if let Some(seconds) = arguments.older_than {
-        // What is asked about is what will be removed.
+        // The list is computed once, so that exactly the confirmed conversations are removed.
         return Ok((conversations.find_older_than(seconds).await?, Exit::Finished));
     }
     let (mut chosen, mut exit) = (Vec::new(), Exit::Finished);
@@ -105,7 +105,7 @@ async fn choose(
     Ok((chosen, exit))
 }
 
-/// Asks at a terminal before many are removed. Elsewhere those that are named are removed unasked.
+/// Asks at a terminal before several conversations are removed. Without a terminal, named ones are removed without a question.
 fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
     if count == 0 || (count == 1 && !is_by_age) {
         return Ok(true);
@@ -118,15 +118,15 @@ fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let conversations = if count == 1 { "conversation" } else { "conversations" };
-    print::note(&format!("Remove {count} {conversations}, with sandboxes and own folders? [y/N] "));
+    print::note(&format!("Remove {count} {conversations} with sandboxes and workspaces? [y/N] "));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// A time as `30d` or `1w 12h`, in seconds.
+/// Parses a time such as `30d` or `1w 12h`. Returns seconds.
 fn seconds(text: &str) -> Result<f64, String> {
-    let span: Span = text.parse().map_err(|_| "expected a time, as 12h, 30d or 8w".to_owned())?;
+    let span: Span = text.parse().map_err(|_| "expected a time such as 12h, 30d or 8w".to_owned())?;
     let duration = span.to_duration(SpanRelativeTo::days_are_24_hours());
     let seconds = duration.map_err(|_| "expected weeks, days, hours, minutes or seconds".to_owned())?;
     let seconds = seconds.as_secs_f64();
@@ -138,7 +138,7 @@ mod tests {
     use super::seconds;
 
     #[test]
-    fn times_are_read_with_their_units() {
+    fn time_is_parsed_with_its_unit() {
         for (text, expected) in
             [("30d", 2_592_000.0), ("12h", 43_200.0), ("8w", 4_838_400.0), ("1d 1s", 86_401.0)]
         {

@@ -1,9 +1,9 @@
-//! What the probe found, read from an image that may say anything.
+//! The facts that the probe prints. They are untrusted.
 
 use engine::sandbox_tools::{self, CHROMIUM, IPYTHON, SandboxFacts};
 use serde_json::{Value, json};
 
-/// The facts, by the probe's name, and for people.
+/// Facts: the name in the output of the probe, and the title in the table.
 const FACTS: [(&str, &str); 18] = [
     ("shell", "shell"),
     ("shell_version", "shell's version"),
@@ -25,33 +25,33 @@ const FACTS: [(&str, &str); 18] = [
     ("package_manager", "package manager"),
 ];
 
-/// Facts that only some of our features use.
+/// A fact that is not in the table.
 const VSCODE: &str = "vscode";
-/// The last line.
+/// Printed last, so that incomplete output is detected.
 const END: &str = "end";
 
-/// Parts of ours, and what each needs of an image.
-const PARTS: [(&str, &[&str]); 4] =
+/// Features of Glovebox, and the facts that each requires.
+const FEATURES: [(&str, &[&str]); 4] =
     [("jupyter", &["python", IPYTHON]), ("browser", &[CHROMIUM]), ("vscode", &[VSCODE]), ("git", &["git"])];
 
-/// The facts that were found.
+/// Facts about an image.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ImageFacts(SandboxFacts);
 
 impl ImageFacts {
-    /// Reads what the probe said.
-    pub(super) fn read(text: &str) -> Self {
+    /// Parses the output of the probe.
+    pub(super) fn parse(text: &str) -> Self {
         Self(sandbox_tools::facts(text, FACTS.iter().map(|(name, _)| *name).chain([VSCODE, END])))
     }
 
-    /// Whether the probe came to its end.
-    pub(super) fn is_whole(&self) -> bool {
+    /// Whether the probe ran to its end.
+    pub(super) fn is_complete(&self) -> bool {
         self.0.contains_key(END)
     }
 
-    /// What each part lacks; nothing: it has all that it needs.
+    /// Missing facts of each feature.
     fn missing(&self) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-        PARTS.iter().map(|(part, needs)| {
+        FEATURES.iter().map(|(part, needs)| {
             (*part, needs.iter().copied().filter(|need| !self.0.contains_key(need)).collect())
         })
     }
@@ -69,7 +69,7 @@ impl ImageFacts {
         json!({"image": image, "facts": facts, "parts": parts})
     }
 
-    /// The same for people. Bidirectional controls and the like are taken out.
+    /// Formats a table, without control characters.
     pub(super) fn to_table(&self, image: &str) -> String {
         let mut table = format!("{image} can be a sandbox.\n\n");
         for (name, title) in FACTS {
@@ -78,7 +78,7 @@ impl ImageFacts {
         table.push('\n');
         for (part, missing) in self.missing() {
             let state = if missing.is_empty() {
-                "has all that it needs".to_owned()
+                "supported".to_owned()
             } else {
                 format!("lacks {}", missing.join(", "))
             };
@@ -93,15 +93,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_by_the_part_that_needs_it() {
-        let probed = ImageFacts::read(
+    fn missing_facts_are_listed_by_feature() {
+        let facts = ImageFacts::parse(
             "glovebox-probe python 3.11.2\nglovebox-probe git git version 2\nglovebox-probe end yes\n",
         );
-        assert!(probed.is_whole());
-        let parts = &probed.to_json("i")["parts"];
+        assert!(facts.is_complete());
+        let parts = &facts.to_json("i")["parts"];
         assert_eq!(parts["jupyter"], json!({"usable": false, "missing": ["ipython"]}));
         assert_eq!(parts["git"], json!({"usable": true, "missing": []}));
-        let table = probed.to_table("i");
+        let table = facts.to_table("i");
         assert!(table.contains("jupyter               lacks ipython\n"), "{table}");
         assert!(table.contains("Chromium              none\n"), "{table}");
     }

@@ -75,7 +75,7 @@ impl LiveOutput {
         if self.is_line_open {
             text.push('\n');
         }
-        self.has_output.then(|| text + &indent(&self.bounds.end(), false))
+        self.has_output.then(|| text + &indent(&self.bounds.finish(), false))
     }
 
     fn show(&mut self, text: &str) -> String {
