@@ -3,13 +3,15 @@
 //! The terminal is polled, and read only when it has input, so that a cancelled read cannot consume input that is typed later.
 //! An alternative to polling would need unsafe code, or a thread that continues to read.
 
-use std::io::{self, Stdin};
+use std::io::{self, IsTerminal as _, Stdin, Write as _};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
+
+use crate::redacted_stderr::RedactedStderr;
 
 /// Interval of polling the terminal. Users do not notice the delay.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -61,6 +63,20 @@ fn try_read(stdin: &Stdin, piece: &mut [u8]) -> Result<usize, Errno> {
         0 => Err(Errno::WOULDBLOCK),
         _ => rustix::io::read(stdin, piece),
     }
+}
+
+/// Whether a user at a terminal can be asked.
+pub(crate) fn has_user() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks a question and returns the trimmed answer. Input that was typed before the question is not an answer to it.
+pub(crate) fn ask(question: &str) -> io::Result<String> {
+    discard_typed_input();
+    RedactedStderr.write_all(question.as_bytes())?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(answer.trim().to_owned())
 }
 
 /// Discards pending input, if standard input is this program's terminal.

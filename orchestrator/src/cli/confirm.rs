@@ -1,13 +1,11 @@
 //! Asks the user at the terminal to confirm an action, or to instruct an agent that waits.
 
-use std::io::IsTerminal as _;
-
 use conversations::UserDecision;
 
 use super::interrupts::Interrupts;
 use super::print;
 use super::screen::Output;
-use crate::terminal_input::TerminalInput;
+use crate::terminal_input::{TerminalInput, has_user};
 
 const REASON: &str = "  reason for the agent, or Enter for none: ";
 
@@ -54,9 +52,7 @@ pub(super) struct TerminalPrompt {
 impl TerminalPrompt {
     /// `None` if no user is at the terminal.
     pub(super) fn at_terminal(output: Output) -> Option<Self> {
-        let has_user =
-            output == Output::Transcript && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        has_user.then(|| Self { input: TerminalInput::default() })
+        (output == Output::Transcript && has_user()).then(|| Self { input: TerminalInput::default() })
     }
 
     /// Asks what an agent that waits should do.

@@ -10,7 +10,7 @@ use protocol::ObservationKind;
 use protocol::action::MessageAction;
 
 use super::conversation_run::{self, NewRun};
-use super::fresh_sandbox::{self, CommandResult};
+use super::fresh_sandbox::{CommandResult, in_fresh_sandbox};
 use super::run_options::RunOptions;
 use super::{prepare, print};
 use crate::compose::{self, Models};
@@ -87,11 +87,10 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         ..compose::spec(&config.sandbox, Conversations::new_id())
     };
     print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
-    let test = fresh_sandbox::Command { text: TEST.to_owned(), timeout: None };
-    let tested = fresh_sandbox::in_fresh_sandbox(&config, &state_dir, spec, test).await?;
-    let CommandResult::Done(tested) = tested else { return Ok(Exit::Interrupted) };
-    print::note(&format!("{}\n", print::for_terminal(tested.content.trim_end())));
-    let passes = matches!(&tested.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);
+    let result = in_fresh_sandbox(&config, &state_dir, spec, TEST.to_owned(), None).await?;
+    let CommandResult::Done(test) = result else { return Ok(Exit::Interrupted) };
+    print::note(&format!("{}\n", print::for_terminal(test.content.trim_end())));
+    let passes = matches!(&test.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);
     print::note(&format!("\nThe repaired project: {}\n", workspace.display()));
     Ok(if passes { Exit::Finished } else { Exit::Failed })
 }

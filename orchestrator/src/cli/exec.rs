@@ -5,12 +5,12 @@ use engine::sandbox::SandboxSpec;
 use protocol::ObservationKind;
 use protocol::sandbox_api::ProcessRequest;
 
-use super::fresh_sandbox::{Command, CommandResult, in_fresh_sandbox, with_fresh_sandbox};
+use super::fresh_sandbox::{CommandResult, in_fresh_sandbox, with_fresh_sandbox};
 use super::screen::Output;
 use super::{BackendOptions, prepare, print, program, trusted_config};
 use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
-use crate::exit::{Exit, INTERRUPTED, UsageError};
+use crate::exit::{Exit, INTERRUPTED};
 use crate::workspace::{self, WorkspaceFolder};
 
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ pub(super) struct ExecArguments {
 
 pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let (config, state_dir) = prepare(&arguments.backend.overrides(overrides)).await?;
-    let script = script(&arguments.command)?;
+    let script = program::script(&arguments.command)?;
     let spec = SandboxSpec {
         environment: workspace::environment(&config.workspace, None),
         workspace: WorkspaceFolder::for_spec(&config, arguments.backend.directory.as_deref())?,
@@ -77,8 +77,9 @@ async fn print_observation(
     spec: SandboxSpec,
     script: &str,
 ) -> anyhow::Result<Exit> {
-    let command = Command { text: in_its_own_shell(script)?, timeout: None };
-    let (mut observation, is_interrupted) = match in_fresh_sandbox(config, state_dir, spec, command).await? {
+    let command = in_its_own_shell(script)?;
+    let result = in_fresh_sandbox(config, state_dir, spec, command, None).await?;
+    let (mut observation, is_interrupted) = match result {
         CommandResult::Done(observation) => (observation, false),
         CommandResult::Interrupted(observation) => {
             print::error(INTERRUPTED_COMMAND);
@@ -102,14 +103,6 @@ async fn print_observation(
     }
 }
 
-/// Converts words to a script. A single word is a script.
-fn script(words: &[String]) -> anyhow::Result<String> {
-    match words {
-        [text] => Ok(text.clone()),
-        words => Ok(quoted(words.iter().map(String::as_str))?),
-    }
-}
-
 /// Command line of a shell that runs a script: bash if it exists, as for agents.
 fn shell_of(script: &str) -> [&str; 5] {
     const SHELL: &str = r#"exec "$(command -v bash || command -v sh)" -c "$1""#;
@@ -118,11 +111,7 @@ fn shell_of(script: &str) -> [&str; 5] {
 
 /// Command that runs a script in a separate shell without standard input.
 fn in_its_own_shell(script: &str) -> anyhow::Result<String> {
-    Ok(format!("\"${{BASH:-sh}}\" -c {} </dev/null", quoted([script])?))
-}
-
-fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<String, UsageError> {
-    shlex::try_join(words).map_err(|error| UsageError(format!("cannot quote the command: {error}")))
+    Ok(format!("\"${{BASH:-sh}}\" -c {} </dev/null", program::quoted([script])?))
 }
 
 /// Converts the exit code of a command to that of a process.

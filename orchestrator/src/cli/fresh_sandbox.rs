@@ -7,21 +7,12 @@ use engine::sandbox::{Sandbox, SandboxProvider, SandboxSpec};
 use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, EventId, Observation};
-use tokio::time::timeout;
 
 use super::interrupts::{Interrupts, STOP_GRACE_PERIOD};
 use super::print;
 use super::screen::{Output, Screen};
 use crate::compose::{self, StateDir};
 use crate::config::Config;
-
-/// A command for a fresh sandbox.
-pub(super) struct Command {
-    /// Shell script.
-    pub(super) text: String,
-    /// Maximum run time in seconds. `None`: unlimited.
-    pub(super) timeout: Option<f64>,
-}
 
 /// Result of a command.
 pub(super) enum CommandResult {
@@ -31,16 +22,20 @@ pub(super) enum CommandResult {
     Interrupted(Option<Observation>),
 }
 
-/// Runs one command in a sandbox that is removed afterwards, also after ^C.
+/// Runs one script in a sandbox that is removed afterwards, also after ^C. `timeout` is in seconds. `None`: unlimited.
 pub(super) async fn in_fresh_sandbox(
     config: &Config,
     state_dir: &StateDir,
     spec: SandboxSpec,
-    command: Command,
+    script: String,
+    timeout: Option<f64>,
 ) -> anyhow::Result<CommandResult> {
     let id = ActionId::for_event(&spec.conversation, EventId::FIRST);
+    // Hidden, because the output of other commands is truncated to 30,000 characters for agents.
+    let run = RunAction { command: script, blocking: true, hidden: true, ..Default::default() };
+    let request = ActionRequest::new(SandboxAction::Run(run), timeout);
     let result = with_fresh_sandbox(config, state_dir, spec, Output::Silent, async |sandbox, interrupts| {
-        execute_or_cancel(sandbox, &id, command, interrupts).await
+        execute_or_cancel(sandbox, &id, &request, interrupts).await
     });
     Ok(result.await?.unwrap_or(CommandResult::Interrupted(None)))
 }
@@ -93,13 +88,10 @@ pub(super) async fn create_unless_interrupted(
 async fn execute_or_cancel(
     sandbox: &dyn Sandbox,
     id: &ActionId,
-    command: Command,
+    request: &ActionRequest,
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<CommandResult> {
-    // Hidden, because the output of other commands is truncated to 30,000 characters for agents.
-    let run = RunAction { command: command.text, blocking: true, hidden: true, ..Default::default() };
-    let request = ActionRequest::new(SandboxAction::Run(run), command.timeout);
-    let mut executing = pin!(sandbox.execute(id, &request, &|_| ()));
+    let mut executing = pin!(sandbox.execute(id, request, &|_| ()));
     tokio::select! {
         observation = &mut executing => return Ok(CommandResult::Done(observation?)),
         () = interrupts.next() => {}
@@ -107,7 +99,7 @@ async fn execute_or_cancel(
     let cancelling =
         async { tokio::try_join!(sandbox.cancel(id), executing).map(|((), observation)| observation) };
     let result = tokio::select! {
-        result = timeout(STOP_GRACE_PERIOD, cancelling) => result,
+        result = tokio::time::timeout(STOP_GRACE_PERIOD, cancelling) => result,
         () = interrupts.next() => return Ok(CommandResult::Interrupted(None)),
     };
     Ok(CommandResult::Interrupted(match result {

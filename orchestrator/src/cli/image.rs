@@ -10,7 +10,7 @@ use engine::sandbox::SandboxSpec;
 use engine::sandbox_tools;
 use protocol::ObservationKind;
 
-use super::fresh_sandbox::{Command, CommandResult, in_fresh_sandbox};
+use super::fresh_sandbox::{CommandResult, in_fresh_sandbox};
 use super::{prepare, print};
 use crate::config::{Overrides, Runtime};
 use crate::exit::Exit;
@@ -39,9 +39,8 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
     let overrides = Overrides { runtime: Some(Runtime::Docker), image: Some(image.clone()), ..overrides };
     let (config, state_dir) = prepare(&overrides).await?;
     let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::new(Conversations::new_id()) };
-    let text = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);
-    let probe = Command { text, timeout: Some(PROBE_TIMEOUT_SECS) };
-    let result = in_fresh_sandbox(&config, &state_dir, spec, probe).await?;
+    let probe = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);
+    let result = in_fresh_sandbox(&config, &state_dir, spec, probe, Some(PROBE_TIMEOUT_SECS)).await?;
     let CommandResult::Done(observation) = result else { return Ok(Exit::Interrupted) };
     let ObservationKind::Run(run) = &observation.kind else {
         anyhow::bail!("the image {image} cannot be a sandbox: {}", one_line(&observation.content));

@@ -2,7 +2,7 @@
 //!
 //! Text from a sandbox or a model is hostile to a terminal: see [`for_terminal`]. A closed pipe is not an error.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol::{ConversationId, Event};
@@ -84,32 +84,23 @@ pub(super) fn warning(text: &str) {
 
 /// Prints output of a command to standard output: sanitized on a terminal, unchanged to a file or a pipe.
 pub(super) fn command_output(output: &[u8]) -> io::Result<()> {
-    if io::stdout().is_terminal() {
-        bytes(for_terminal(&String::from_utf8_lossy(output)).as_bytes())
-    } else {
-        bytes(output)
-    }
+    note_lost_reader(program_stdout(output))
 }
 
 /// Like [`command_output`], but fails if the pipe is closed.
 pub(super) fn program_stdout(output: &[u8]) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    let is_terminal = stdout.is_terminal();
-    program_output(&mut stdout, is_terminal, output)
+    program_output(io::stdout().lock(), output)
 }
 
 /// Like [`program_stdout`], for standard error.
 pub(super) fn program_stderr(output: &[u8]) -> io::Result<()> {
-    let mut stderr = io::stderr().lock();
-    let is_terminal = stderr.is_terminal();
-    program_output(&mut stderr, is_terminal, output)
+    program_output(io::stderr().lock(), output)
 }
 
-fn program_output(to: &mut impl Write, is_terminal: bool, output: &[u8]) -> io::Result<()> {
-    if is_terminal {
-        to.write_all(for_terminal(&String::from_utf8_lossy(output)).as_bytes())?;
-    } else {
-        to.write_all(output)?;
+fn program_output(mut stream: impl Write + IsTerminal, output: &[u8]) -> io::Result<()> {
+    match stream.is_terminal() {
+        true => stream.write_all(for_terminal(&String::from_utf8_lossy(output)).as_bytes())?,
+        false => stream.write_all(output)?,
     }
-    to.flush()
+    stream.flush()
 }

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::interrupts::Interrupts;
 use super::print;
 use super::write_status::WriteStatus;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 
 /// Exit codes that a shell reports for a program that it does not find, and for one that it may not execute.
 const PROGRAM_NOT_FOUND: u8 = 127;
@@ -79,6 +79,19 @@ async fn kill(processes: &dyn SandboxProcesses, id: &ProcessId) {
 /// Returns a new unique id.
 pub(super) fn new_id() -> anyhow::Result<ProcessId> {
     Ok(format!("exec-{}", uuid::Uuid::now_v7().simple()).try_into()?)
+}
+
+/// Converts words to a script. A single word is a script.
+pub(super) fn script(words: &[String]) -> Result<String, UsageError> {
+    match words {
+        [script] => Ok(script.clone()),
+        words => quoted(words.iter().map(String::as_str)),
+    }
+}
+
+/// Quotes words for a shell.
+pub(super) fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<String, UsageError> {
+    shlex::try_join(words).map_err(|error| UsageError(format!("cannot quote the command: {error}")))
 }
 
 /// Writes the program's output to the standard streams, with secrets redacted.

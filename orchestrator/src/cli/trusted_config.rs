@@ -1,14 +1,12 @@
 //! Loads the configuration, and asks the user about files that are not trusted.
 
-use std::io::IsTerminal as _;
-
 use engine::sandbox::SandboxSpec;
-use rustix::termios::{QueueSelector, tcflush};
 
 use super::print;
 use crate::compose::StateDir;
 use crate::config::{Config, Overrides, RestrictedFile};
 use crate::exit::UsageError;
+use crate::terminal_input;
 use crate::trust::{Fingerprint, TrustReason, TrustStore, UndecidedFile, Verdict};
 use crate::writable;
 
@@ -81,12 +79,9 @@ pub(super) fn store_decision(
 
 /// Asks the user. `None` without a decision or a terminal.
 fn ask(file: &UndecidedFile) -> Option<Verdict> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
+    if !terminal_input::has_user() {
         return None;
     }
-    // Input that was typed before the question is not an answer.
-    let _ = tcflush(&stdin, QueueSelector::IFlush);
     let danger = match &file.reason {
         TrustReason::Keys(_) => {
             "These keys can start programs on this machine, send your keys to other hosts, or open the sandbox. "
@@ -97,14 +92,12 @@ fn ask(file: &UndecidedFile) -> Option<Verdict> {
         TrustReason::Keys(_) => "use its other keys",
         TrustReason::Policy | TrustReason::WritableBySandbox => "refuse this and later runs with it",
     };
-    print::note(&format!(
+    let question = format!(
         "{} {}.\n{danger}Trust the file until it changes?\n[y]es, [n]o ({denial}), or Enter to cancel: ",
         print::for_terminal(&file.file.path.display().to_string()),
         statement(&file.reason)
-    ));
-    let mut answer = String::new();
-    stdin.read_line(&mut answer).ok()?;
-    match answer.trim().to_ascii_lowercase().as_str() {
+    );
+    match terminal_input::ask(&question).ok()?.to_ascii_lowercase().as_str() {
         "y" | "yes" => Some(Verdict::Trusted),
         "n" | "no" => Some(Verdict::Denied),
         _ => None,

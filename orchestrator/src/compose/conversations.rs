@@ -1,11 +1,12 @@
 //! The application layer on the state folder, which holds its locks and workspaces.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use conversations::{ConversationLocks, Conversations, HostError, LockGuard, Workspaces};
+use conversations::{Conversations, HostError, Workspaces};
 use engine::events::EventStore;
 use protocol::ConversationId;
 use protocol::record::ConversationStarted;
@@ -28,22 +29,6 @@ pub(crate) fn host_error(error: anyhow::Error) -> HostError {
     }
 }
 
-impl ConversationLocks for StateDir {
-    fn lock(&self, conversation: &ConversationId) -> Result<Option<LockGuard>, HostError> {
-        let lock = self.try_lock_conversation(conversation).map_err(host_error)?;
-        Ok(lock.map(|lock| Box::new(lock) as LockGuard))
-    }
-
-    fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
-        let lock = Self::lock_folder(self, folder).map_err(host_error)?;
-        Ok(lock.map(|lock| Box::new(lock) as LockGuard))
-    }
-
-    fn is_locked(&self, conversation: &ConversationId) -> bool {
-        Self::is_locked(self, conversation)
-    }
-}
-
 #[async_trait]
 impl Workspaces for StateDir {
     async fn fork(
@@ -62,15 +47,24 @@ impl Workspaces for StateDir {
     }
 
     fn is_empty(&self, conversation: &ConversationId) -> bool {
-        self.has_empty_workspace(conversation)
+        let entries = self.workspace_path(conversation).read_dir();
+        entries.is_ok_and(|mut entries| entries.next().is_none())
     }
 
     fn remove_if_empty(&self, conversation: &ConversationId) {
-        self.remove_empty_workspace(conversation);
+        // Fails on a folder that is not empty.
+        let _ = std::fs::remove_dir(self.workspace_path(conversation));
     }
 
     fn remove(&self, conversation: &ConversationId) -> Result<(), HostError> {
-        self.remove_workspace(conversation).map_err(host_error)
+        let path = self.workspace_path(conversation);
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                let error = anyhow::Error::new(error);
+                Err(host_error(error.context(format!("cannot remove the folder {}", path.display()))))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

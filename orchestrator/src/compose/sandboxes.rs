@@ -20,7 +20,7 @@ use sandbox::{
 use super::StateDir;
 use crate::config::{Config, HostEnvironment, Runtime, SandboxSettings, SshSettings, UnknownHostPolicy};
 use crate::exit::UsageError;
-use crate::terminal_input::discard_typed_input;
+use crate::terminal_input::ask;
 
 /// A local sandbox without a connected client shuts itself down after this time.
 const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -198,12 +198,10 @@ fn ssh(
 }
 
 fn ask_about_host(question: &HostKeyQuestion) -> bool {
-    let mut answer = String::new();
     let HostKeyQuestion { host, algorithm, fingerprint } = question;
-    // Input that was typed before the question is not a response to it.
-    discard_typed_input();
-    eprint!("The host {host} is unknown. Its {algorithm} key is {fingerprint}.\nType yes to trust it: ");
-    std::io::stdin().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+    let question =
+        format!("The host {host} is unknown. Its {algorithm} key is {fingerprint}.\nType yes to trust it: ");
+    ask(&question).is_ok_and(|answer| answer == "yes")
 }
 
 fn remote(sandbox: &SandboxSettings) -> anyhow::Result<Arc<dyn SandboxProvider>> {

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use conversations::{ConversationLocks, HostError, LockGuard};
 use protocol::ConversationId;
 use sandbox::HostSecret;
 use storage::{Durability, SqliteStore};
+
+use super::host_error;
 
 const LOCK_ATTEMPTS: u32 = 5;
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -58,57 +61,17 @@ impl StateDir {
         named.filter(|named| Path::new(named) == path).map(|_| path)
     }
 
-    /// Whether the default workspace exists and is empty.
-    pub(crate) fn has_empty_workspace(&self, conversation: &ConversationId) -> bool {
-        let entries = self.workspace_path(conversation).read_dir();
-        entries.is_ok_and(|mut entries| entries.next().is_none())
-    }
-
-    /// Removes the default workspace if it is empty. It is created again when the conversation is resumed. The caller holds the
-    /// conversation's lock, and the conversation has no sandbox, which could have the folder mounted.
-    pub(crate) fn remove_empty_workspace(&self, conversation: &ConversationId) {
-        // Fails on a folder that is not empty.
-        let _ = std::fs::remove_dir(self.workspace_path(conversation));
-    }
-
-    /// Removes the default workspace and its content. The caller holds the conversation's lock, and the conversation has no
-    /// sandbox.
-    pub(crate) fn remove_workspace(&self, conversation: &ConversationId) -> anyhow::Result<()> {
-        let path = self.workspace_path(conversation);
-        match std::fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot remove the folder {}", path.display()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn workspace_path(&self, conversation: &ConversationId) -> PathBuf {
+    /// Path of the default workspace, which may not exist.
+    pub(super) fn workspace_path(&self, conversation: &ConversationId) -> PathBuf {
         self.0.join("workspaces").join(conversation.as_str())
     }
 
     /// Acquires the right to write a conversation. Fails if another process holds it.
     pub(crate) fn lock(&self, conversation: &ConversationId) -> anyhow::Result<Lock> {
-        match self.try_lock_conversation(conversation)? {
+        match Self::try_lock(self.lock_path(conversation))? {
             Some(lock) => Ok(lock),
             None => anyhow::bail!("conversation {conversation} is being run by another process"),
         }
-    }
-
-    /// Acquires the right to write a conversation. `None` if another process holds it.
-    pub(super) fn try_lock_conversation(
-        &self,
-        conversation: &ConversationId,
-    ) -> anyhow::Result<Option<Lock>> {
-        Self::try_lock(self.lock_path(conversation))
-    }
-
-    /// Acquires the lock of a workspace on this machine. `None` if another process holds it.
-    pub(crate) fn lock_folder(&self, folder: &Path) -> anyhow::Result<Option<Lock>> {
-        let path = folder.canonicalize().with_context(|| format!("opening {}", folder.display()))?;
-        let name = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
-        let name: String = name.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self::try_lock(self.0.join("folder-locks").join(name))
     }
 
     fn try_lock(path: PathBuf) -> anyhow::Result<Option<Lock>> {
@@ -129,27 +92,6 @@ impl StateDir {
             }
         }
         Ok(None)
-    }
-
-    /// Whether a process runs this conversation now.
-    pub(crate) fn is_locked(&self, conversation: &ConversationId) -> bool {
-        let path = self.lock_path(conversation);
-        for _ in 0..LOCK_ATTEMPTS {
-            let file = match File::open(&path) {
-                Ok(file) => file,
-                Err(error) if error.kind() == ErrorKind::NotFound => return false,
-                // The file of another user cannot be probed, so it counts as locked.
-                Err(_) => return true,
-            };
-            match file.try_lock() {
-                Ok(()) if is_still_at(&file, &path) => return false,
-                // The path may name a newer file, which is locked.
-                Ok(()) => {}
-                Err(error) => return matches!(error, TryLockError::WouldBlock),
-            }
-        }
-        // Processes keep acquiring and releasing it.
-        true
     }
 
     fn lock_path(&self, conversation: &ConversationId) -> PathBuf {
@@ -188,6 +130,44 @@ impl StateDir {
             Err(error) => Err(error.error.into()),
         }
     }
+}
+
+impl ConversationLocks for StateDir {
+    fn lock(&self, conversation: &ConversationId) -> Result<Option<LockGuard>, HostError> {
+        to_guard(Self::try_lock(self.lock_path(conversation)))
+    }
+
+    fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
+        let path = folder.canonicalize().with_context(|| format!("opening {}", folder.display()));
+        let path = path.map_err(host_error)?;
+        let name = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
+        let name: String = name.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        to_guard(Self::try_lock(self.0.join("folder-locks").join(name)))
+    }
+
+    fn is_locked(&self, conversation: &ConversationId) -> bool {
+        let path = self.lock_path(conversation);
+        for _ in 0..LOCK_ATTEMPTS {
+            let file = match File::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == ErrorKind::NotFound => return false,
+                // The file of another user cannot be probed, so it counts as locked.
+                Err(_) => return true,
+            };
+            match file.try_lock() {
+                Ok(()) if is_still_at(&file, &path) => return false,
+                // The path may name a newer file, which is locked.
+                Ok(()) => {}
+                Err(error) => return matches!(error, TryLockError::WouldBlock),
+            }
+        }
+        // Processes keep acquiring and releasing it.
+        true
+    }
+}
+
+fn to_guard(lock: anyhow::Result<Option<Lock>>) -> Result<Option<LockGuard>, HostError> {
+    lock.map(|lock| lock.map(|lock| Box::new(lock) as LockGuard)).map_err(host_error)
 }
 
 /// Exclusive lock of a conversation or a folder. Dropping it releases it and removes its file.

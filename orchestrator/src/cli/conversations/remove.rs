@@ -1,7 +1,5 @@
 //! `glovebox conversations rm`.
 
-use std::io::IsTerminal as _;
-
 use clap_complete::engine::ArgValueCompleter;
 use conversations::{ConversationSelector, Conversations, ConversationsError, DeleteMode, HostError};
 use jiff::{Span, SpanRelativeTo};
@@ -11,6 +9,7 @@ use crate::cli::{candidates, print};
 use crate::compose::{self, StateDir};
 use crate::config::{Config, UnknownRuntime};
 use crate::exit::{Exit, UsageError};
+use crate::terminal_input;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -110,7 +109,7 @@ fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
     if count == 0 || (count == 1 && !is_by_age) {
         return Ok(true);
     }
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !terminal_input::has_user() {
         if is_by_age {
             let text = format!("{count} conversations would be removed: confirm with --yes");
             return Err(UsageError(text).into());
@@ -118,10 +117,8 @@ fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let conversations = if count == 1 { "conversation" } else { "conversations" };
-    print::note(&format!("Remove {count} {conversations} with sandboxes and workspaces? [y/N] "));
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    let question = format!("Remove {count} {conversations} with sandboxes and workspaces? [y/N] ");
+    Ok(matches!(terminal_input::ask(&question)?.to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Parses a time such as `30d` or `1w 12h`. Returns seconds.

@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use conversations::{ConversationLocks as _, Workspaces as _};
 use engine::sandbox::{SandboxSummary, sweep, sweep_snapshots};
 use protocol::ConversationId;
 
@@ -60,7 +61,7 @@ async fn prune(runtime: &SandboxRuntime, dry_run: bool) -> anyhow::Result<bool> 
         if dry_run || removed.contains(&summary.sandbox) {
             if let Some(conversation) = summary.conversation.as_ref().filter(|_| !dry_run) {
                 // The lock of the conversation is still held.
-                runtime.state_dir.remove_empty_workspace(conversation);
+                runtime.state_dir.remove_if_empty(conversation);
             }
             print::line(&display_name(&summary))?;
         } else {

@@ -1,6 +1,7 @@
 //! `glovebox sandbox rm`.
 
 use clap_complete::engine::ArgValueCompleter;
+use conversations::Workspaces as _;
 use engine::sandbox::{Lifetime, SandboxSummary, Snapshot};
 
 use super::arguments::RuntimeChoice;
@@ -79,7 +80,7 @@ async fn remove(runtime: &SandboxRuntime, summary: &SandboxSummary) -> anyhow::R
     let lock = runtime.lock_conversation(summary)?;
     runtime.provider.destroy(&summary.sandbox).await?;
     if let (Some(_), Some(conversation)) = (lock, &summary.conversation) {
-        runtime.state_dir.remove_empty_workspace(conversation);
+        runtime.state_dir.remove_if_empty(conversation);
     }
     Ok(())
 }

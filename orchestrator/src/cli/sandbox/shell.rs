@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::SandboxChoice;
 use super::terminal_mode::{RawMode, size};
-use crate::cli::program::exit_of_program;
+use crate::cli::program::{exit_of_program, script};
 use crate::cli::{interrupts::Interrupts, print};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
@@ -58,14 +58,7 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
 }
 
 fn query(command: &[String]) -> anyhow::Result<TerminalQuery> {
-    let command = match command {
-        [] => None,
-        [text] => Some(text.clone()),
-        words => Some(
-            shlex::try_join(words.iter().map(String::as_str))
-                .map_err(|error| UsageError(format!("the command: {error}")))?,
-        ),
-    };
+    let command = (!command.is_empty()).then(|| script(command)).transpose()?;
     let default = TerminalQuery::default();
     let (columns, rows) = size().unwrap_or((default.columns, default.rows));
     let term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
