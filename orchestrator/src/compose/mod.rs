@@ -15,6 +15,8 @@ pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
 pub(crate) use conversations::{conversations, host_error, restore_settings};
+#[cfg(test)]
+pub(crate) use model::provider_models;
 pub(crate) use model::{Models, check_key, reach_provider, stored_model_name};
 pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
@@ -23,6 +25,8 @@ pub(crate) use sandboxes::{
 };
 use secrets::browsing_provider;
 pub(crate) use secrets::{guarded_provider, redactor, registry};
+#[cfg(test)]
+pub(crate) use security::{ANALYZER_TIMEOUT, MODEL_ANALYZER_TIMEOUT};
 pub(crate) use security::{confirmation_policy, security_analyzer};
 pub(crate) use state_dir::{Lock, StateDir};
 use tool_servers::tool_servers;

@@ -154,7 +154,7 @@ fn connect(config: &Config, settings: &LlmSettings, answered: usize) -> anyhow::
 }
 
 /// The agent's models that need a provider. Excludes those that may never be called, such as the one for drafted edits.
-fn provider_models(config: &Config) -> impl Iterator<Item = (&String, LlmConfig)> {
+pub(crate) fn provider_models(config: &Config) -> impl Iterator<Item = (&String, LlmConfig)> {
     let all = std::iter::once(&config.llm).chain(&config.secondary_llm);
     all.filter(|settings| !is_scripted(settings)).filter_map(|settings| {
         let model = settings.model.as_ref()?;

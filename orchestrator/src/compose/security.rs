@@ -11,10 +11,10 @@ use crate::config::{AnalyzerChoice, SecuritySettings};
 use crate::exit::UsageError;
 
 /// Timeout of one assessment.
-const ANALYZER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const ANALYZER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of one assessment by an analyzer that calls a model or scans code.
-const MODEL_ANALYZER_TIMEOUT: Duration = Duration::from_secs(25);
+pub(crate) const MODEL_ANALYZER_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// The configured policy. V0's switch asks about every action without an analyzer, and with one about actions of high or
 /// unknown risk.
