@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::interrupts::Interrupts;
 use super::{load_config, print};
-use crate::compose::{self, Models, StateDir};
+use crate::compose::{self, CallMode, Models, StateDir};
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::Exit;
 
@@ -133,7 +133,7 @@ async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<Stri
 
 /// Checks the key and the configuration of the models.
 fn key(config: &Config) -> anyhow::Result<String> {
-    Models::new(config, 0)?;
+    Models::new(config, 0, CallMode::Live)?;
     compose::check_key(config)?;
     Ok(match &config.llm.provider.api_key {
         Some(_) => "a key is set".to_owned(),

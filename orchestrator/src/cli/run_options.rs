@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use protocol::ConversationId;
 
 use super::screen::Output;
-use crate::compose::{self, Models};
+use crate::compose::{self, CallMode, Models};
 use crate::config::{Config, Overrides};
 
 /// Options of a new or a resumed conversation.
@@ -68,11 +68,8 @@ impl RunOptions {
         answered: usize,
         id: &ConversationId,
     ) -> anyhow::Result<Models> {
-        match (&self.record, &self.replay) {
-            (_, Some(folder)) => Models::replayed(config, answered, id, folder),
-            (Some(folder), None) => Models::recorded(config, answered, id, folder),
-            (None, None) => Models::new(config, answered),
-        }
+        let mode = CallMode::new(config, id, self.record.as_deref(), self.replay.as_deref())?;
+        Models::new(config, answered, mode)
     }
 
     /// Fails if the provider cannot be reached, unless calls are replayed.

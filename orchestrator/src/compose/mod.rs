@@ -17,7 +17,7 @@ use condenser::condenser;
 pub(crate) use conversations::{conversations, host_error, restore_settings};
 #[cfg(test)]
 pub(crate) use model::provider_models;
-pub(crate) use model::{Models, check_key, reach_provider, stored_model_name};
+pub(crate) use model::{CallMode, Models, check_key, reach_provider, stored_model_name};
 pub(crate) use parts::parts;
 pub(crate) use sandboxes::{
     check_docker, choose_runtime, is_warm_in_use, isolation, network, provider, provider_with_warm_pool,

@@ -32,7 +32,7 @@ pub(crate) struct Models {
 
 /// Whether calls reach the provider.
 #[derive(Clone)]
-enum CallMode {
+pub(crate) enum CallMode {
     Live,
     /// Calls reach the provider, and are written to the folder with secrets redacted.
     Record(PathBuf, RecordingRedaction),
@@ -42,37 +42,7 @@ enum CallMode {
 
 impl Models {
     /// The configured models. A scripted model skips `answered` responses, for a resumed conversation.
-    pub(crate) fn new(config: &Config, answered: usize) -> anyhow::Result<Self> {
-        Self::with_mode(config, answered, CallMode::Live)
-    }
-
-    /// The configured models, with calls recorded to a folder.
-    pub(crate) fn recorded(
-        config: &Config,
-        answered: usize,
-        conversation: &ConversationId,
-        folder: &Path,
-    ) -> anyhow::Result<Self> {
-        let redaction = recording_redaction(config, Some(conversation))?;
-        Self::with_mode(config, answered, CallMode::Record(folder.to_owned(), redaction))
-    }
-
-    /// The configured models, with calls answered from the folder of a recording.
-    pub(crate) fn replayed(
-        config: &Config,
-        answered: usize,
-        conversation: &ConversationId,
-        folder: &Path,
-    ) -> anyhow::Result<Self> {
-        let redaction = recording_redaction(config, Some(conversation))?;
-        let llm = ReplayLlm::open(folder, redaction).map_err(|error| {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-            UsageError(format!("{error}{}", cause.unwrap_or_default()))
-        })?;
-        Self::with_mode(config, answered, CallMode::Replay(Arc::new(llm)))
-    }
-
-    fn with_mode(config: &Config, answered: usize, mode: CallMode) -> anyhow::Result<Self> {
+    pub(crate) fn new(config: &Config, answered: usize, mode: CallMode) -> anyhow::Result<Self> {
         let agent = mode.wrap(|| connect_routed(config, answered))?;
         let title = config.title_llm.as_ref();
         let title = title.map(|settings| mode.wrap(|| connect(config, settings, 0))).transpose()?;
@@ -121,6 +91,27 @@ impl Models {
 }
 
 impl CallMode {
+    /// Records the calls of a conversation to a folder, or replays them from one.
+    pub(crate) fn new(
+        config: &Config,
+        conversation: &ConversationId,
+        record: Option<&Path>,
+        replay: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let redaction = || recording_redaction(config, Some(conversation));
+        Ok(match (record, replay) {
+            (_, Some(folder)) => {
+                let llm = ReplayLlm::open(folder, redaction()?).map_err(|error| {
+                    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                    UsageError(format!("{error}{}", cause.unwrap_or_default()))
+                })?;
+                Self::Replay(Arc::new(llm))
+            }
+            (Some(folder), None) => Self::Record(folder.to_owned(), redaction()?),
+            (None, None) => Self::Live,
+        })
+    }
+
     /// Wraps a model, or replaces it by the recording.
     fn wrap(&self, llm: impl FnOnce() -> anyhow::Result<Arc<dyn Llm>>) -> anyhow::Result<Arc<dyn Llm>> {
         Ok(match self {
