@@ -51,7 +51,7 @@ pub(super) async fn with_fresh_sandbox<T>(
 ) -> anyhow::Result<Option<T>> {
     let mut interrupts = Interrupts::listen()?;
     let _lock = state_dir.lock(&spec.conversation)?;
-    let provider = compose::guarded_provider(config, state_dir, &compose::redactor(config)?)?;
+    let provider = compose::guarded_provider(config, state_dir)?;
     let sweep = compose::sweep(&provider, config, state_dir);
     let created = create_unless_interrupted(provider.as_ref(), &spec, output, &mut interrupts);
     let Some(sandbox) = created.await? else { return Ok(None) };

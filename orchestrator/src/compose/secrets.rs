@@ -60,10 +60,9 @@ fn redactor_with_min_key_length(config: &Config, min_key_length: usize) -> anyho
 pub(crate) fn guarded_provider(
     config: &Config,
     state_dir: &StateDir,
-    redactor: &Redactor,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
     let provider = browsing_provider(config, state_dir)?;
-    Ok(Arc::new(GuardedProvider::new(provider, redactor.clone(), registry(&config.secrets))))
+    Ok(Arc::new(GuardedProvider::new(provider, redactor(config)?, registry(&config.secrets))))
 }
 
 /// Provider of sandboxes with a browser, unless it is disabled. Their output is not redacted.

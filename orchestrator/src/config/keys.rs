@@ -173,12 +173,13 @@ fn most_similar(names: impl Iterator<Item = &'static str>, name: &str) -> Option
 
 /// All keys.
 pub(super) fn all() -> impl Iterator<Item = Key> {
-    let effective =
-        EFFECTIVE.iter().map(|(section, name, kind)| Key { section, name, kind: *kind, has_effect: true });
-    let known = WITHOUT_EFFECT.iter().flat_map(|(section, names)| {
+    let effective = EFFECTIVE.iter().flat_map(|(section, kind, names)| {
+        names.split_whitespace().map(|name| Key { section, name, kind: *kind, has_effect: true })
+    });
+    let without_effect = WITHOUT_EFFECT.iter().flat_map(|(section, names)| {
         names.split_whitespace().map(|name| Key { section, name, kind: Kind::Any, has_effect: false })
     });
-    effective.chain(known)
+    effective.chain(without_effect)
 }
 
 /// Allow list for files without the user's trust: section, names, rule. Models, API keys, addresses, programs, paths, mounts
@@ -213,132 +214,89 @@ pub(super) const UNTRUSTED: &[(&str, &str, UntrustedRule)] = &[
     ("security", "confirmation_policy", UntrustedRule::OnlyText("always")),
 ];
 
-/// Keys that this version reads.
-const EFFECTIVE: &[(&str, &str, Kind)] = &[
-    ("core", "default_agent", Kind::Text),
-    ("core", "runtime", Kind::Runtime),
-    ("core", "file_store_path", Kind::Text),
-    ("core", "sync_events", Kind::Flag),
-    ("core", "enable_browser", Kind::Flag),
-    ("core", "save_screenshots_in_trajectory", Kind::Flag),
-    ("core", "max_iterations", Kind::Integer),
-    ("core", "max_budget_per_task", Kind::Number),
-    ("core", "workspace_base", Kind::Text),
-    ("core", "workspace_mount_path", Kind::Text),
-    ("core", "search_api_key", Kind::Text),
-    ("core", "save_trajectory_path", Kind::Text),
-    ("core", "init_git_in_empty_workspace", Kind::Flag),
-    ("core", "enable_default_condenser", Kind::Flag),
-    ("core", "git_user_name", Kind::Text),
-    ("core", "git_user_email", Kind::Text),
-    ("core", "title_llm_config", Kind::Text),
-    ("core", "replay_trajectory_path", Kind::Text),
-    ("security", "confirmation_mode", Kind::Flag),
-    ("llm", "model", Kind::Text),
-    ("llm", "api_key", Kind::Text),
-    ("llm", "custom_llm_provider", Kind::Text),
-    ("llm", "base_url", Kind::Text),
-    ("llm", "api_version", Kind::Text),
-    ("llm", "num_retries", Kind::Integer),
-    ("llm", "retry_multiplier", Kind::Number),
-    ("llm", "retry_min_wait", Kind::Number),
-    ("llm", "retry_max_wait", Kind::Number),
-    ("llm", "timeout", Kind::Number),
-    ("llm", "temperature", Kind::Number),
-    ("llm", "top_p", Kind::Number),
-    ("llm", "top_k", Kind::Number),
-    ("llm", "max_input_tokens", Kind::Integer),
-    ("llm", "max_output_tokens", Kind::Integer),
-    ("llm", "native_tool_calling", Kind::Flag),
-    ("llm", "disable_stop_word", Kind::Flag),
-    ("llm", "drop_params", Kind::Flag),
-    ("llm", "disable_vision", Kind::Flag),
-    ("llm", "caching_prompt", Kind::Flag),
-    ("llm", "input_cost_per_token", Kind::Number),
-    ("llm", "output_cost_per_token", Kind::Number),
-    ("llm", "completion_kwargs", Kind::Table),
-    ("llm", "reasoning_effort", Kind::Text),
-    ("llm", "seed", Kind::Integer),
-    ("llm", "max_message_chars", Kind::Integer),
-    ("llm", "ollama_base_url", Kind::Url),
-    ("llm", "log_completions", Kind::Flag),
-    ("llm", "log_completions_folder", Kind::Text),
-    ("llm", "safety_settings", Kind::Tables),
-    ("llm", "for_routing", Kind::Flag),
-    ("model_routing", "router_name", Kind::Router),
-    ("agent", "enable_history_truncation", Kind::Flag),
-    ("agent", "enable_stuck_detection", Kind::Flag),
-    ("condenser", "type", Kind::Text),
-    ("condenser", "attention_window", Kind::Integer),
-    ("condenser", "keep_first", Kind::Integer),
-    ("condenser", "max_events", Kind::Integer),
-    ("condenser", "max_size", Kind::Integer),
-    ("condenser", "llm_config", Kind::Text),
-    ("condenser", "max_event_length", Kind::Integer),
-    ("condenser", "condensers", Kind::Tables),
-    ("agent", "llm_config", Kind::Text),
-    ("agent", "model_routing", Kind::Table),
-    ("agent", "condenser", Kind::Table),
-    ("agent", "system_prompt_filename", Kind::Text),
-    ("agent", "enable_cmd", Kind::Flag),
-    ("agent", "enable_jupyter", Kind::Flag),
-    ("agent", "enable_editor", Kind::Flag),
-    ("agent", "enable_browsing", Kind::Flag),
-    ("agent", "enable_llm_editor", Kind::Flag),
-    ("agent", "codeact_enable_jupyter", Kind::Flag),
-    ("agent", "codeact_enable_browsing", Kind::Flag),
-    ("agent", "codeact_enable_llm_editor", Kind::Flag),
-    ("agent", "enable_think", Kind::Flag),
-    ("agent", "enable_finish", Kind::Flag),
-    ("agent", "enable_plan_mode", Kind::Flag),
-    ("agent", "enable_condensation_request", Kind::Flag),
-    ("agent", "enable_prompt_extensions", Kind::Flag),
-    ("agent", "disabled_microagents", Kind::List),
-    ("agent", "description", Kind::Text),
-    ("agent", "delegates", Kind::List),
-    ("sandbox", "base_container_image", Kind::Text),
-    ("sandbox", "runtime_container_image", Kind::Text),
-    ("sandbox", "timeout", Kind::Number),
-    ("sandbox", "volumes", Kind::Volumes),
-    ("sandbox", "use_host_network", Kind::Flag),
-    ("sandbox", "network", Kind::Text),
-    ("sandbox", "additional_networks", Kind::List),
-    ("sandbox", "platform", Kind::Text),
-    ("sandbox", "enable_gpu", Kind::Flag),
-    ("sandbox", "cuda_visible_devices", Kind::Text),
-    ("sandbox", "memory_limit", Kind::Size),
-    ("sandbox", "disk_limit", Kind::Size),
-    ("sandbox", "cpus", Kind::Number),
-    ("sandbox", "pids_limit", Kind::Integer),
-    ("sandbox", "unsafe_local", Kind::Flag),
-    ("sandbox", "warm_pool", Kind::Integer),
-    ("sandbox", "ssh_host", Kind::Text),
-    ("sandbox", "ssh_unknown_hosts", Kind::UnknownHosts),
-    ("sandbox", "remote_server_url", Kind::Url),
-    ("sandbox", "remote_server_key", Kind::Text),
-    ("sandbox", "remote_ca_file", Kind::Text),
-    ("sandbox", "remote_runtime_api_url", Kind::Url),
-    ("sandbox", "remote_runtime_init_timeout", Kind::Number),
-    ("sandbox", "remote_runtime_api_timeout", Kind::Number),
-    ("sandbox", "remote_runtime_enable_retries", Kind::Flag),
-    ("sandbox", "remote_runtime_class", Kind::Text),
-    ("sandbox", "remote_runtime_resource_factor", Kind::Number),
-    ("sandbox", "api_key", Kind::Text),
-    ("sandbox", "keep_runtime_alive", Kind::Flag),
-    ("sandbox", "pause_closed_runtimes", Kind::Flag),
-    ("sandbox", "close_delay", Kind::Number),
-    ("sandbox", "selected_repo", Kind::Text),
-    ("sandbox", "runtime_startup_env_vars", Kind::Table),
-    ("agent", "enable_mcp", Kind::Flag),
-    ("agent", "enable_som_visual_browsing", Kind::Flag),
-    ("mcp", "stdio_servers", Kind::Servers),
-    ("mcp", "shttp_servers", Kind::Servers),
-    ("mcp", "sse_servers", Kind::Servers),
-    ("security", "confirmation_policy", Kind::Confirmation),
-    ("security", "security_analyzer", Kind::Text),
-    ("security", "security_analyzer_url", Kind::Text),
-    ("security", "security_analyzer_key", Kind::Text),
-    ("security", "security_analyzer_timeout", Kind::Number),
+/// Keys that this version reads: section, kind, names.
+const EFFECTIVE: &[(&str, Kind, &str)] = &[
+    (
+        "core",
+        Kind::Text,
+        "default_agent file_store_path workspace_base workspace_mount_path search_api_key \
+         save_trajectory_path git_user_name git_user_email title_llm_config replay_trajectory_path",
+    ),
+    ("core", Kind::Runtime, "runtime"),
+    (
+        "core",
+        Kind::Flag,
+        "sync_events enable_browser save_screenshots_in_trajectory init_git_in_empty_workspace \
+         enable_default_condenser",
+    ),
+    ("core", Kind::Integer, "max_iterations"),
+    ("core", Kind::Number, "max_budget_per_task"),
+    ("security", Kind::Flag, "confirmation_mode"),
+    ("security", Kind::Confirmation, "confirmation_policy"),
+    ("security", Kind::Text, "security_analyzer security_analyzer_url security_analyzer_key"),
+    ("security", Kind::Number, "security_analyzer_timeout"),
+    (
+        "llm",
+        Kind::Text,
+        "model api_key custom_llm_provider base_url api_version reasoning_effort log_completions_folder",
+    ),
+    ("llm", Kind::Integer, "num_retries max_input_tokens max_output_tokens seed max_message_chars"),
+    (
+        "llm",
+        Kind::Number,
+        "retry_multiplier retry_min_wait retry_max_wait timeout temperature top_p top_k input_cost_per_token \
+         output_cost_per_token",
+    ),
+    (
+        "llm",
+        Kind::Flag,
+        "native_tool_calling disable_stop_word drop_params disable_vision caching_prompt log_completions \
+         for_routing",
+    ),
+    ("llm", Kind::Table, "completion_kwargs"),
+    ("llm", Kind::Url, "ollama_base_url"),
+    ("llm", Kind::Tables, "safety_settings"),
+    ("model_routing", Kind::Router, "router_name"),
+    (
+        "agent",
+        Kind::Flag,
+        "enable_history_truncation enable_stuck_detection enable_cmd enable_jupyter enable_editor \
+         enable_browsing enable_llm_editor codeact_enable_jupyter codeact_enable_browsing \
+         codeact_enable_llm_editor enable_think enable_finish enable_plan_mode enable_condensation_request \
+         enable_prompt_extensions enable_mcp enable_som_visual_browsing",
+    ),
+    ("agent", Kind::Text, "llm_config system_prompt_filename description"),
+    ("agent", Kind::Table, "model_routing condenser"),
+    ("agent", Kind::List, "disabled_microagents delegates"),
+    ("condenser", Kind::Text, "type llm_config"),
+    ("condenser", Kind::Integer, "attention_window keep_first max_events max_size max_event_length"),
+    ("condenser", Kind::Tables, "condensers"),
+    (
+        "sandbox",
+        Kind::Text,
+        "base_container_image runtime_container_image network platform cuda_visible_devices ssh_host \
+         remote_server_key remote_ca_file remote_runtime_class api_key selected_repo",
+    ),
+    (
+        "sandbox",
+        Kind::Number,
+        "timeout cpus remote_runtime_init_timeout remote_runtime_api_timeout remote_runtime_resource_factor \
+         close_delay",
+    ),
+    ("sandbox", Kind::Volumes, "volumes"),
+    (
+        "sandbox",
+        Kind::Flag,
+        "use_host_network enable_gpu unsafe_local remote_runtime_enable_retries keep_runtime_alive \
+         pause_closed_runtimes",
+    ),
+    ("sandbox", Kind::List, "additional_networks"),
+    ("sandbox", Kind::Size, "memory_limit disk_limit"),
+    ("sandbox", Kind::Integer, "pids_limit warm_pool"),
+    ("sandbox", Kind::UnknownHosts, "ssh_unknown_hosts"),
+    ("sandbox", Kind::Url, "remote_server_url remote_runtime_api_url"),
+    ("sandbox", Kind::Table, "runtime_startup_env_vars"),
+    ("mcp", Kind::Servers, "stdio_servers shttp_servers sse_servers"),
 ];
 
 /// V0's keys without effect, by section.

@@ -17,41 +17,25 @@ use super::sandbox::UnknownHostPolicy;
 /// An invalid configuration, which the user has to correct.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    /// The file cannot be read.
     #[error("cannot read {path}")]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// The file is not UTF-8.
     #[error("{path} is not UTF-8: byte {byte}")]
     NotUtf8 {
-        /// The file.
         path: PathBuf,
         /// The first byte that is wrong, from 0.
         byte: usize,
     },
-    /// The file is not TOML.
     #[error("{path}:{line}: {problem}")]
-    NotToml {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The parser's message.
-        problem: String,
-    },
+    NotToml { path: PathBuf, line: usize, problem: String },
     /// A value has the wrong type or is out of range.
     #[error("{origin}: {key} must be {expected}, not {found}")]
     BadValue {
-        /// Where it was found.
         origin: Origin,
-        /// `section.key`.
         key: String,
-        /// Description of valid values.
         expected: &'static str,
         /// The value, or its type if the value may be secret.
         found: String,
@@ -59,38 +43,26 @@ pub(crate) enum ConfigError {
     /// An MCP server cannot be used as it is configured.
     #[error("{origin}: {key}: {problem}")]
     BadServer {
-        /// Where it was found.
         origin: Origin,
-        /// `section.key`.
         key: String,
         /// The server and its problem, without values, which may be secret.
         problem: String,
     },
-    /// A variable cannot be set in a sandbox.
     #[error("sandbox.runtime_startup_env_vars: the variable {name:?} {problem}")]
     BadVariable {
-        /// Its name.
         name: String,
         /// The problem, without the value, which may be secret.
         problem: &'static str,
     },
-    /// The condenser's settings are invalid.
     #[error("condenser: {0}")]
     Condenser(String),
     /// The model router is unknown or lacks its model.
     #[error("model_routing: {0}")]
     Routing(String),
-    /// The model for titles is not configured.
     #[error("core.title_llm_config: there is no [llm.{0}]")]
     NoTitleModel(String),
-    /// A secret is invalid or missing.
     #[error("the secret {name:?} {problem}")]
-    BadSecret {
-        /// Its name.
-        name: String,
-        /// The problem, without the value.
-        problem: String,
-    },
+    BadSecret { name: String, problem: String },
     /// The state folder is unknown.
     #[error("HOME is not set: set it, or file_store_path (FILE_STORE_PATH)")]
     NoHome,
