@@ -102,7 +102,7 @@ async fn show(conversations: &Conversations, id: &ConversationId, as_json: bool)
         if as_json {
             print::line(&serde_json::to_string(&event)?)?;
         } else {
-            print::text(&transcript.event(&event))?;
+            print::text(&transcript.format_event(&event))?;
         }
     }
     Ok(Exit::Finished)

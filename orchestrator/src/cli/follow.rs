@@ -102,7 +102,7 @@ impl TerminalFollower<'_> {
             let screen = &mut terminal.screen;
             match progress {
                 ConversationUpdate::Event(event) => {
-                    screen.event(self.id, &event)?;
+                    screen.show_event(self.id, &event)?;
                     if self.network == "none" && !is_hinted && is_network_error(&event) {
                         is_hinted = true;
                         screen.show(NO_NETWORK);
@@ -112,13 +112,13 @@ impl TerminalFollower<'_> {
                 // The JSON output already contains the event.
                 ConversationUpdate::Attached(action) if self.output == Output::Transcript => {
                     screen.show(ATTACHED);
-                    screen.event(self.id, &action)?;
+                    screen.show_event(self.id, &action)?;
                 }
                 ConversationUpdate::Attached(_) => {}
-                ConversationUpdate::Live(notice) => screen.live(notice),
-                ConversationUpdate::LiveGap => screen.gap(None),
+                ConversationUpdate::Live(notice) => screen.show_update(notice),
+                ConversationUpdate::LiveGap => screen.show_gap(None),
                 ConversationUpdate::Waiting(waiting) => {
-                    if let Some(exit) = terminal.answer(follower, &waiting, self.network).await? {
+                    if let Some(exit) = terminal.ask_user(follower, &waiting, self.network).await? {
                         return Ok(exit);
                     }
                 }
@@ -136,7 +136,7 @@ impl Terminal {
     }
 
     /// Asks the user to answer a conversation that waits. Returns the exit code if there is no answer.
-    async fn answer(
+    async fn ask_user(
         &mut self,
         follower: &mut Follower,
         waiting: &WaitState,

@@ -209,7 +209,7 @@ fn log_filter_at(level: LevelFilter) -> String {
     format!("{libraries},{}", own_crates_at(level))
 }
 
-/// A directive of a filter. `glovebox` is the name of the program to users: it stands for all of its crates.
+/// A directive of a filter. `glovebox` is the name of the program to users: it means all of its crates.
 fn expand_glovebox(directive: &str) -> String {
     match directive.strip_prefix("glovebox=").map(str::parse) {
         Some(Ok(level)) => own_crates_at(level),

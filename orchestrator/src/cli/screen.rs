@@ -63,31 +63,31 @@ impl Screen {
         answer
     }
 
-    pub(super) fn event(&mut self, conversation: &ConversationId, event: &Event) -> anyhow::Result<()> {
+    pub(super) fn show_event(&mut self, conversation: &ConversationId, event: &Event) -> anyhow::Result<()> {
         match self.output {
             Output::Silent => {}
             Output::Json => print::event(conversation, event)?,
             Output::Transcript => {
-                let text = self.transcript.event(event);
+                let text = self.transcript.format_event(event);
                 self.show(&text);
             }
         }
         Ok(())
     }
 
-    pub(super) fn gap(&mut self, action: Option<EventId>) {
-        let text = self.transcript.gap(action);
+    pub(super) fn show_gap(&mut self, action: Option<EventId>) {
+        let text = self.transcript.format_gap(action);
         self.show(&text);
     }
 
     /// Shows progress between events.
-    pub(super) fn live(&mut self, notice: LiveUpdate) {
-        match notice {
+    pub(super) fn show_update(&mut self, update: LiveUpdate) {
+        match update {
             LiveUpdate::Output { action, bytes } => {
-                let text = self.transcript.output(action, &bytes);
+                let text = self.transcript.format_output(action, &bytes);
                 self.show(&text);
             }
-            LiveUpdate::OutputGap { action, .. } => self.gap(Some(action)),
+            LiveUpdate::OutputGap { action, .. } => self.show_gap(Some(action)),
             LiveUpdate::Start(progress) => self.show_start(&progress),
             LiveUpdate::Model { agent, progress: LlmProgress::Text(piece) } => {
                 // Only on a terminal, and only for the main agent, because concurrent texts would mix.

@@ -26,14 +26,14 @@ pub(super) fn load_and_ask(overrides: &Overrides) -> anyhow::Result<Config> {
             return Ok(config);
         }
         // A trusted file may name another one.
-        ask_about(&mut config.trust, &undecided)?;
+        request_decisions(&mut config.trust, &undecided)?;
     }
 }
 
 /// Fails if the sandbox could write files that this machine trusts.
 pub(super) fn check_sandbox(config: &Config, spec: &SandboxSpec) -> anyhow::Result<()> {
     let undecided = writable::check(config, spec)?;
-    ask_about(&mut config.trust.clone(), &undecided)
+    request_decisions(&mut config.trust.clone(), &undecided)
 }
 
 /// Warnings about files that only take partial effect.
@@ -55,9 +55,9 @@ pub(super) fn load(overrides: &Overrides) -> anyhow::Result<Config> {
     Ok(Config::load(overrides, |name| std::env::var(name).ok())?)
 }
 
-fn ask_about(store: &mut TrustStore, undecided: &[UndecidedFile]) -> anyhow::Result<()> {
+fn request_decisions(store: &mut TrustStore, undecided: &[UndecidedFile]) -> anyhow::Result<()> {
     for file in undecided {
-        let verdict = ask(file).ok_or_else(|| UsageError(refusal(file)))?;
+        let verdict = ask_user(file).ok_or_else(|| UsageError(refusal(file)))?;
         store_decision(store, &file.file, verdict)?;
     }
     Ok(())
@@ -78,7 +78,7 @@ pub(super) fn store_decision(
 }
 
 /// Asks the user. `None` without a decision or a terminal.
-fn ask(file: &UndecidedFile) -> Option<Verdict> {
+fn ask_user(file: &UndecidedFile) -> Option<Verdict> {
     if !terminal_input::has_user() {
         return None;
     }

@@ -116,7 +116,7 @@ impl FileReader<'_> {
         let name = section.get_ref().as_ref();
         let line = self.line(section.span().start);
         let DeValue::Table(table) = value.into_inner() else {
-            self.warn(line, &format!("{} stands outside of a section, and is passed over", shown(name)));
+            self.warn(line, &format!("{} is outside of a section, and is ignored", shown(name)));
             return Ok(());
         };
         if name == "secrets" {

@@ -114,13 +114,13 @@ pub(super) fn replacement_hint(section: &str, name: &str) -> Option<&'static str
         ("llm", "aws_access_key_id" | "aws_secret_access_key" | "aws_region_name") => {
             Some("for Bedrock give the base_url of a LiteLLM proxy")
         }
-        ("llm", "modify_params") => Some("requests are always made as the provider wants them"),
-        ("llm", "custom_tokenizer") => Some("tokens are estimated by what the provider counted"),
+        ("llm", "modify_params") => Some("requests always follow the provider's rules"),
+        ("llm", "custom_tokenizer") => Some("tokens are estimated from the provider's counts"),
         ("core", "run_as_openhands") | ("sandbox", "user_id") => {
             Some("commands run as the image's user, or as the owner of the workspace")
         }
         ("core", "workspace_mount_path_in_sandbox") => Some("a container has the workspace at /workspace"),
-        ("core", "workspace_mount_rewrite") => Some("workspace_mount_path is the path as the engine sees it"),
+        ("core", "workspace_mount_rewrite") => Some("give workspace_mount_path as the engine sees it"),
         ("sandbox", "runtime_extra_deps" | "runtime_extra_build_args" | "force_rebuild_runtime") => {
             Some("no image is built: name one that has them, or install them in .glovebox/setup.sh")
         }

@@ -41,11 +41,11 @@ impl<'a> Parser<'a> {
     }
 
     fn items(&mut self, open: char, close: char, depth: usize) -> Option<Value> {
-        self.take(open)?;
+        self.consume(open)?;
         let mut items = Vec::new();
-        while self.take(close).is_none() {
+        while self.consume(close).is_none() {
             items.push(self.value(depth.checked_sub(1)?)?);
-            if self.take(',').is_none() && self.peek() != Some(close) {
+            if self.consume(',').is_none() && self.peek() != Some(close) {
                 return None;
             }
         }
@@ -53,13 +53,13 @@ impl<'a> Parser<'a> {
     }
 
     fn dictionary(&mut self, depth: usize) -> Option<Value> {
-        self.take('{')?;
+        self.consume('{')?;
         let mut entries = Map::new();
-        while self.take('}').is_none() {
+        while self.consume('}').is_none() {
             let Value::String(key) = self.value(depth.checked_sub(1)?)? else { return None };
-            self.take(':')?;
+            self.consume(':')?;
             entries.insert(key, self.value(depth.checked_sub(1)?)?);
-            if self.take(',').is_none() && self.peek() != Some('}') {
+            if self.consume(',').is_none() && self.peek() != Some('}') {
                 return None;
             }
         }
@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
         self.rest.chars().next()
     }
 
-    fn take(&mut self, expected: char) -> Option<()> {
+    fn consume(&mut self, expected: char) -> Option<()> {
         self.skip_space();
         self.rest = self.rest.strip_prefix(expected)?;
         Some(())

@@ -29,7 +29,7 @@ pub(crate) struct SandboxSettings {
     pub additional_networks: Vec<String>,
     /// Platform of the image, as in `linux/arm64`. `None` for the engine's own.
     pub platform: Option<String>,
-    /// Ids of GPUs. An empty list stands for all GPUs, `None` for no GPU.
+    /// Ids of GPUs. An empty list means all GPUs, `None` for no GPU.
     pub gpus: Option<Vec<String>>,
     /// Size of the warm pool of a sandbox host.
     pub warm_pool: usize,

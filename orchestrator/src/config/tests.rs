@@ -211,13 +211,13 @@ fn mcp_servers_are_read_in_v0s_notation() {
     assert_eq!(config.warnings, Vec::<String>::new());
     let printed = format!("{config:?}");
     assert!(!printed.contains("hunter2"), "{printed}");
-    let told: Vec<_> = config
+    let actual: Vec<_> = config
         .mcp_servers
         .iter()
         .map(|server| (server.name.as_str(), server.start_timeout.as_secs(), server.call_timeout.as_secs()))
         .collect();
     let expected = [("git", 30, 60), ("time", 5, 60), ("c", 30, 90), ("a", 30, 60), ("b.example", 30, 60)];
-    assert_eq!(told, expected);
+    assert_eq!(actual, expected);
     assert!(matches!(&config.mcp_servers[0].transport, mcp::Transport::Sandbox(git) if git.command == "uvx"));
     assert!(
         matches!(&config.mcp_servers[1].transport, mcp::Transport::Host(time) if time.args == ["-m", "a b"])
@@ -534,7 +534,7 @@ fn warning_names_a_replacement_when_a_key_has_no_effect() {
         warnings,
         [
             "without effect in this version: cli.vi_mode, llm.aws_region_name (for Bedrock give the base_url of a \
-          LiteLLM proxy), llm.modify_params (requests are always made as the provider wants them)"
+          LiteLLM proxy), llm.modify_params (requests always follow the provider's rules)"
         ]
     );
 }
@@ -544,9 +544,9 @@ fn delegates_are_bounded_and_have_their_own_models() {
     let file = "[llm]\nmodel = \"big\"\n[llm.small]\nmodel = \"small\"\nfor_routing = true\n[agent]\ndelegates = [\"a\", \"b\"]\n\
                 [agent.a]\ndescription = \"Reads.\"\n[agent.b.model_routing]\nrouter_name = \"multimodal_router\"\n";
     let config = load(file, &[], Overrides::default()).unwrap();
-    let told = &config.agent.definition.as_ref().unwrap().delegates;
-    let told: Vec<_> = told.iter().map(|to| (to.name.as_str(), to.description.as_str())).collect();
-    assert_eq!(told, [("a", "Reads."), ("b", "")]);
+    let actual = &config.agent.definition.as_ref().unwrap().delegates;
+    let actual: Vec<_> = actual.iter().map(|to| (to.name.as_str(), to.description.as_str())).collect();
+    assert_eq!(actual, [("a", "Reads."), ("b", "")]);
     assert!(config.team["a"].is_routed_like(&config) && !config.team["b"].is_routed_like(&config));
     assert!(config.team["a"].agent.delegates.is_empty(), "[agent] is the first one's");
 

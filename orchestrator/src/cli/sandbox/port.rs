@@ -130,7 +130,7 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
         serving.spawn(serve(Arc::clone(sandbox), inside, listener, Arc::clone(&permits)));
     }
     match serving.join_next().await {
-        Some(ended) => ended.context("serving a port")?,
+        Some(result) => result.context("serving a port")?,
         None => Ok(Exit::Finished),
     }
 }
@@ -145,15 +145,15 @@ async fn serve(
     loop {
         let permit = tokio::select! {
             permit = Arc::clone(&permits).acquire_owned() => permit?,
-            Some(ended) = connections.join_next() => {
-                ended.context("forwarding a connection")??;
+            Some(result) = connections.join_next() => {
+                result.context("forwarding a connection")??;
                 continue;
             }
         };
         let connection = loop {
             tokio::select! {
                 accepted = listener.accept() => break accepted.context("accepting a connection")?.0,
-                Some(ended) = connections.join_next() => ended.context("forwarding a connection")??,
+                Some(result) = connections.join_next() => result.context("forwarding a connection")??,
             }
         };
         let sandbox = Arc::clone(&sandbox);

@@ -46,12 +46,12 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
     let resized = signal(SignalKind::window_change())?;
     let stream = sandbox.streams()?.open(&StreamTarget::Terminal(query(&arguments.command)?)).await?;
     let raw = RawMode::enter().context("setting the terminal to raw mode")?;
-    let ended = tokio::select! {
+    let result = tokio::select! {
         exit = relay(stream, resized) => exit.map(Some),
         () = interrupts.next() => Ok(None),
     };
     drop(raw);
-    match ended? {
+    match result? {
         Some(exit) => exit_of_program(&exit),
         None => Ok(Exit::Interrupted),
     }

@@ -11,13 +11,13 @@ use crate::cli::print;
 const MAX_ARGUMENT_BYTES: usize = 1000;
 
 impl Transcript {
-    pub(super) fn action(&mut self, event: &Event, action: &Action) -> String {
+    pub(super) fn format_action(&mut self, event: &Event, action: &Action) -> String {
         let thought = thought_of(action).filter(|thought| !thought.trim().is_empty());
         let thought = thought.map(|thought| self.message("", thought)).unwrap_or_default();
-        thought + &self.without_thought(event, action)
+        thought + &self.format_without_thought(event, action)
     }
 
-    fn without_thought(&mut self, event: &Event, action: &Action) -> String {
+    fn format_without_thought(&mut self, event: &Event, action: &Action) -> String {
         match (event.source, action) {
             (EventSource::User, Action::Message(message)) if event.delegation.is_some() => {
                 format!("\ntask:\n{}", excerpt(&message.content))

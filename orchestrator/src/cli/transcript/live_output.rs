@@ -55,7 +55,7 @@ impl LiveOutput {
     }
 
     /// Returns a note about missing output. Empty after the first gap: a command that floods its output has gaps all the time.
-    pub(super) fn gap(&mut self) -> String {
+    pub(super) fn report_gap(&mut self) -> String {
         if std::mem::replace(&mut self.has_gap, true) {
             return String::new();
         }

@@ -45,10 +45,10 @@ impl Transcript {
     }
 
     /// Returns the text of an event. Empty for an event that is not shown.
-    pub(super) fn event(&mut self, event: &Event) -> String {
+    pub(super) fn format_event(&mut self, event: &Event) -> String {
         let text = match &event.body {
-            EventBody::Action(action) => self.action(event, action),
-            EventBody::Observation(observation) => self.observation(event, observation),
+            EventBody::Action(action) => self.format_action(event, action),
+            EventBody::Observation(observation) => self.format_observation(event, observation),
             EventBody::Record(record) => self.palette.paint(TextKind::Note, &record_text(record)),
         };
         self.discard_partial_answer();
@@ -109,7 +109,7 @@ impl Transcript {
     }
 
     /// Formats output of a running action. Empty until the action itself was shown.
-    pub(super) fn output(&mut self, action: EventId, bytes: &[u8]) -> String {
+    pub(super) fn format_output(&mut self, action: EventId, bytes: &[u8]) -> String {
         let Some(live) = self.live.as_mut().filter(|live| live.action == action) else {
             return String::new();
         };
@@ -118,10 +118,10 @@ impl Transcript {
     }
 
     /// Formats a gap in an action's output. `None` for the output that is shown live.
-    pub(super) fn gap(&mut self, action: Option<EventId>) -> String {
+    pub(super) fn format_gap(&mut self, action: Option<EventId>) -> String {
         let is_match = |live: &&mut LiveOutput| action.is_none_or(|action| live.action == action);
         let Some(live) = self.live.as_mut().filter(is_match) else { return String::new() };
-        let (agent, text) = (live.agent, live.gap());
+        let (agent, text) = (live.agent, live.report_gap());
         self.with_heading(agent, text)
     }
 
@@ -184,10 +184,10 @@ mod tests {
     fn output_is_not_repeated_when_it_was_shown_live() {
         let mut transcript = Transcript::new();
         let shown = [
-            transcript.event(&run()),
-            transcript.output(EventId(1), b"a\n\xe2\x82"),
-            transcript.output(EventId(1), b"\xac\x1b[2J"),
-            transcript.event(&ran(2)),
+            transcript.format_event(&run()),
+            transcript.format_output(EventId(1), b"a\n\xe2\x82"),
+            transcript.format_output(EventId(1), b"\xac\x1b[2J"),
+            transcript.format_event(&ran(2)),
         ];
         assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  €\n  [exit code 2]\n");
     }
@@ -203,8 +203,8 @@ mod tests {
             transcript.push_answer("One"),
             transcript.push_answer(" line\nand\x1b[2J"),
             transcript.push_answer(" another\nand"),
-            transcript.event(&message("One line\nand\x1b[2J another\nand the end")),
-            transcript.event(&message("Short.")),
+            transcript.format_event(&message("One line\nand\x1b[2J another\nand the end")),
+            transcript.format_event(&message("Short.")),
         ];
         assert_eq!(shown.concat(), "\nagent: One line\nand another\nand the end\n\nagent: Short.\n");
         transcript.push_answer("first try\n");
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn output_is_in_the_observation_when_it_was_not_live() {
         let mut transcript = Transcript::new();
-        let shown = [transcript.event(&run()), transcript.event(&ran(0))];
+        let shown = [transcript.format_event(&run()), transcript.format_event(&ran(0))];
         assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  b\n");
     }
 
@@ -225,11 +225,11 @@ mod tests {
         let mut step = run();
         step.source = EventSource::Environment;
         let shown = [
-            transcript.event(&step),
-            transcript.output(EventId(1), b"10%\r50%\r"),
-            transcript.output(EventId(1), b"100%, done.\r"),
-            transcript.output(EventId(1), b"\nlast"),
-            transcript.event(&ran(1)),
+            transcript.format_event(&step),
+            transcript.format_output(EventId(1), b"10%\r50%\r"),
+            transcript.format_output(EventId(1), b"100%, done.\r"),
+            transcript.format_output(EventId(1), b"\nlast"),
+            transcript.format_event(&ran(1)),
         ];
         assert_eq!(shown.concat(), "\nbuild it\n  100%, done.\n  last\n  [exit code 1]\n");
     }
@@ -237,17 +237,17 @@ mod tests {
     #[test]
     fn gap_in_the_output_is_reported_once_per_command() {
         let mut transcript = Transcript::new();
-        assert_eq!(transcript.gap(None), "", "nothing is being shown");
+        assert_eq!(transcript.format_gap(None), "", "nothing is being shown");
         for _ in 0..2 {
-            transcript.event(&run());
+            transcript.format_event(&run());
             let shown = [
-                transcript.output(EventId(1), b"one\xe2"),
-                transcript.gap(Some(EventId(7))),
-                transcript.gap(None),
-                transcript.output(EventId(1), b"two\n"),
-                transcript.gap(Some(EventId(1))),
-                transcript.gap(None),
-                transcript.event(&ran(0)),
+                transcript.format_output(EventId(1), b"one\xe2"),
+                transcript.format_gap(Some(EventId(7))),
+                transcript.format_gap(None),
+                transcript.format_output(EventId(1), b"two\n"),
+                transcript.format_gap(Some(EventId(1))),
+                transcript.format_gap(None),
+                transcript.format_event(&ran(0)),
             ];
             assert_eq!(shown.concat(), format!("  one\n{}  two\n", live_output::GAP));
         }
@@ -259,7 +259,7 @@ mod tests {
         let mut shown = |content: &str| {
             let place = "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]";
             let kind = RunIpythonObservation::default();
-            transcript.event(&event(2, Some(1), Observation::new(format!("{content}{place}"), kind)))
+            transcript.format_event(&event(2, Some(1), Observation::new(format!("{content}{place}"), kind)))
         };
         assert_eq!(shown("42"), "  42\n");
         assert_eq!(shown(""), "");
@@ -268,6 +268,6 @@ mod tests {
     #[test]
     fn output_is_not_shown_live_before_its_action() {
         let mut transcript = Transcript::new();
-        assert_eq!(transcript.output(EventId(1), b"early"), "");
+        assert_eq!(transcript.format_output(EventId(1), b"early"), "");
     }
 }

@@ -12,7 +12,7 @@ use super::live_output::LiveOutput;
 use crate::cli::palette::TextKind;
 
 impl Transcript {
-    pub(super) fn observation(&mut self, event: &Event, observation: &Observation) -> String {
+    pub(super) fn format_observation(&mut self, event: &Event, observation: &Observation) -> String {
         let live = self.live.take_if(|live| Some(live.action) == event.cause).and_then(LiveOutput::finish);
         match &observation.kind {
             ObservationKind::AgentStateChanged(changed) => match changed.agent_state {
