@@ -267,7 +267,7 @@ fn usage_error_names_the_problem() {
     refused(&home.run(&["run", "-t", "x", "-i", "0"]), 2, "--max-iterations");
     refused(&home.run(&["run", "-t", "x"]), 2, "no model is named");
     refused(&home.run(&["resume", "../x"]), 2, "an id");
-    refused(&home.run(&["demo", "--log-level", "zzz"]), 2, "error, warn, info, debug and trace");
+    refused(&home.run(&["demo", "--log-level", "zzz"]), 2, "error, warn, info, debug or trace");
     refused(&home.run(&["demo", "--log-level", "a=zzz"]), 2, "--log-level");
     refused(&home.run(&["resume", "nothing"]), 2, "there is no conversation nothing");
     refused(&home.run(&["conversations", "show", "nothing"]), 2, "there is no conversation nothing");

@@ -114,7 +114,7 @@ fn v0_trajectory_is_replayed_and_an_invalid_one_refused() {
     );
     for (text, problem) in [
         ("{}", "not a JSON array"),
-        ("[]", "did nothing that could be done again"),
+        ("[]", "has no action that can be replayed"),
         ("[{\"id\": 0}]", "entry 0, counted from 0"),
     ] {
         let ended = replay(&home, &home.write("bad.json", text), &["--diff"]).expect(2);

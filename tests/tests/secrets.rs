@@ -224,7 +224,7 @@ fn resume_error_names_a_missing_secret() {
     let id = run.stderr.rsplit("glovebox resume ").next().unwrap().split_whitespace().next().unwrap();
     let resume = ["resume", id, "-l", &model, "-i", "1"];
     let resumed = home.run(&resume);
-    assert!(resumed.stderr.contains("give it with --secret TOKEN"), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains("add --secret TOKEN"), "{}", resumed.stderr);
     let again = home.run(&[&resume[..], &secret].concat());
     assert!(!again.stderr.contains("--secret"), "{}", again.stderr);
 }

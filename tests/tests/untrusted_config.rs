@@ -541,7 +541,7 @@ fn question_at_a_terminal_is_asked_once() {
         // The terminal's end reads as an error.
         while let Ok(length @ 1..) = reader.read(&mut piece) {
             seen.push_str(&String::from_utf8_lossy(&piece[..length]));
-            if !is_answered && seen.contains("to leave: ") {
+            if !is_answered && seen.contains("to cancel: ") {
                 writer.write_all(format!("{answer}\r").as_bytes()).unwrap();
                 is_answered = true;
             }

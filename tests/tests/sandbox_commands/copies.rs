@@ -86,7 +86,7 @@ fn link_out_of_the_folder_is_skipped_and_reported() {
         refused(&through, 1, "not a folder");
         assert_eq!(std::fs::read_to_string(outside).unwrap(), "untouched");
         refused(&fixture.run(&["cp", &fixture.path("nothing"), "."]), 2, "there is no nothing");
-        refused(&fixture.run(&["cp", "a", "b"]), 2, "one of the two");
+        refused(&fixture.run(&["cp", "a", "b"]), 2, "exactly one of SRC and DST");
         fixture.end();
     }
 }

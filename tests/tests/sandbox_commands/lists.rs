@@ -152,8 +152,8 @@ fn error_is_one_line_when_unsupported_or_misused() {
     let fixture = SandboxFixture::local();
     let name = fixture.name();
     fixture.run(&["logs", &name]).expect(0);
-    refused(&fixture.run(&["snapshot", &name]), 1, "the runtime local cannot make a snapshot");
-    refused(&fixture.run(&["fork", &name]), 1, "the runtime local cannot make a snapshot");
+    refused(&fixture.run(&["snapshot", &name]), 1, "the runtime local cannot make snapshots");
+    refused(&fixture.run(&["fork", &name]), 1, "the runtime local cannot make snapshots");
     refused(&fixture.run(&["shell", &name]), 2, "must be a terminal");
     refused(&fixture.run(&["create", "--env", "GLOVEBOX_NO_SUCH"]), 2, "GLOVEBOX_NO_SUCH");
     for (wrong, part) in [
