@@ -1,4 +1,4 @@
-//! The clients of connections: which of them have shown a key, and which connections are closed for those that have. The
+//! The clients of connections: whether they have authenticated, and which connections are closed in favour of others. The
 //! action server does the same (`action-server/src/clients.rs`).
 
 use std::collections::VecDeque;
@@ -10,42 +10,42 @@ use http::Extensions;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of connections that have not shown a key. Any number of silent ones, half requests and slow writers must
-/// leave room for those that do: the oldest is closed for the newest. An orchestrator sends its first request at once.
+/// Maximum number of unauthenticated connections. Idle connections, incomplete requests and slow writers must not lock out
+/// orchestrators: a new connection closes the oldest one. An orchestrator sends its first request immediately.
 pub(super) const MAX_UNAUTHENTICATED: usize = 128;
 
-/// How long a connection may be open without having shown a key.
+/// Maximum time for a connection to send a request with a key.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The client of a connection; an extension of its requests.
+/// The client of a connection. It is an extension of each request.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     is_authenticated: AtomicBool,
     /// Its connection is closed without being drained.
-    ends_at_once: AtomicBool,
+    skips_drain: AtomicBool,
     close: CancellationToken,
 }
 
 impl Client {
-    /// The client of the request with these extensions has shown a key.
+    /// Marks the client of a request as authenticated.
     pub(super) fn authenticate(extensions: &Extensions) {
         if let Some(client) = extensions.get::<Arc<Self>>() {
             client.is_authenticated.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Its connection has become a tunnel, or the host ends.
-    pub(super) fn end_at_once(&self) {
-        self.ends_at_once.store(true, Ordering::Relaxed);
+    /// Closes the connection without draining it: it has become a tunnel, or the host shuts down.
+    pub(super) fn skip_drain(&self) {
+        self.skips_drain.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn lingers(&self) -> bool {
-        !self.ends_at_once.load(Ordering::Relaxed)
+    pub(super) fn is_drained(&self) -> bool {
+        !self.skips_drain.load(Ordering::Relaxed)
     }
 
-    /// Returns when its connection is to be closed: in favour of a newer one, or after the timeout.
+    /// Completes when the connection must be closed: in favour of a new one, or after the timeout.
     pub(super) async fn closed(&self) {
-        let silent = async {
+        let timed_out = async {
             sleep(AUTHENTICATION_TIMEOUT).await;
             if self.is_authenticated.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
@@ -53,12 +53,12 @@ impl Client {
         };
         tokio::select! {
             () = self.close.cancelled() => {}
-            () = silent => {}
+            () = timed_out => {}
         }
     }
 }
 
-/// The connections that have not shown a key, oldest first. Some may have shown it since.
+/// The unauthenticated connections, oldest first. Some may have authenticated since.
 #[derive(Default)]
 pub(super) struct UnauthenticatedConnections(VecDeque<Weak<Client>>);
 
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_connection_without_a_key_is_closed() {
+    fn oldest_connection_is_closed_when_there_are_too_many() {
         let mut connections = UnauthenticatedConnections::default();
         let known = connections.add();
         known.is_authenticated.store(true, Ordering::Relaxed);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_closed_in_time_without_a_key() {
+    async fn connection_is_closed_after_the_timeout_unless_authenticated() {
         let (silent, known) = (Client::default(), Client::default());
         let started = Instant::now();
         known.is_authenticated.store(true, Ordering::Relaxed);

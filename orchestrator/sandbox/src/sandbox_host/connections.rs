@@ -1,4 +1,4 @@
-//! Accepts connections and serves each in a task of its own, until it ends or the host does.
+//! Accepts connections, and serves each in its own task until it ends or the host shuts down.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,33 +19,33 @@ use super::clients::{Client, MAX_UNAUTHENTICATED, UnauthenticatedConnections};
 use super::lingering::Lingering;
 use super::{Shared, routes};
 
-/// More wait in the socket's queue. A stream keeps none of these places: streams are counted by sandbox.
+/// Further connections wait in the socket's queue. Streams do not count: they are limited for each sandbox.
 const MAX_CONNECTIONS: usize = 384 + MAX_UNAUTHENTICATED;
 
-/// For the head of each request, so that silent and slow connections do not pile up.
-const HEADER_WAIT: Duration = Duration::from_secs(15);
+/// Timeout for the head of each request, so that idle and slow connections do not accumulate.
+const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What is read of a request's head, in bytes; hyper wants at least 8 KiB.
-const MAX_HEAD: usize = 64 << 10;
+/// Maximum length of a request's head. hyper requires at least 8 KiB.
+const MAX_REQUEST_HEAD_BYTES: usize = 64 << 10;
 
-/// After an error of `accept`, which is nearly always that descriptors are short for the moment.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Delay after an error of `accept`, which usually means that there are no free descriptors at the moment.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Never returns; dropping it stops accepting.
+/// Never returns. Dropping the future stops accepting.
 pub(super) async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut unauthenticated = UnauthenticatedConnections::default();
     let router = TowerToHyperService::new(routes::router(Arc::clone(shared)));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let client = unauthenticated.add();
-                shared.tasks.spawn(serve(Arc::clone(shared), router.clone(), stream, client, place));
+                shared.tasks.spawn(serve(Arc::clone(shared), router.clone(), stream, client, permit));
             }
             Err(error) => {
-                tracing::warn!(%error, "accepting a connection");
-                sleep(ACCEPT_PAUSE).await;
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -56,41 +56,41 @@ async fn serve(
     router: TowerToHyperService<Router>,
     stream: TcpStream,
     client: Arc<Client>,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) {
-    // Small frames must not wait for each other. A connection that is gone already fails later too.
+    // Otherwise small frames would be delayed. An error is ignored: a broken connection fails later too.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|mut request: Request<Incoming>| {
         let client = Arc::clone(&client);
         request.extensions_mut().insert(Arc::clone(&client));
-        let answer = router.call(request);
+        let response = router.call(request);
         async move {
-            let response = answer.await.unwrap_or_else(|never| match never {});
+            let response = response.await.unwrap_or_else(|never| match never {});
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                client.end_at_once();
+                client.skip_drain();
             }
             Ok::<_, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_WAIT)
-        .max_buf_size(MAX_HEAD)
+        .header_read_timeout(REQUEST_HEAD_TIMEOUT)
+        .max_buf_size(MAX_REQUEST_HEAD_BYTES)
         .serve_connection(TokioIo::new(Lingering::new(stream, Arc::clone(&client))), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
         () = client.closed() => return,
         () = shared.stop.cancelled() => {
-            client.end_at_once();
+            client.skip_drain();
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    if let Err(error) = ended {
-        // A client that goes away in the middle is no fault of ours.
-        tracing::debug!(%error, "a connection has failed");
+    if let Err(error) = served {
+        // Not a warning: usually the client disconnected.
+        tracing::debug!(%error, "a connection broke");
     }
-    drop(place);
+    drop(permit);
 }

@@ -1,4 +1,4 @@
-//! How a sandbox-host says no: the one place where its status codes are chosen.
+//! The errors of a sandbox host, and the one place where its status codes are chosen.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -8,40 +8,38 @@ use http::{HeaderValue, StatusCode, header};
 use crate::placement::chain;
 use crate::remote::wire::{ApiErrorBody, ApiErrorCode};
 
-/// What a client is asked to wait before it tries again.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
-/// Why something is not done.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HostError {
-    #[error("the header X-API-Key holds no key of this sandbox-host")]
+    #[error("the header X-API-Key does not contain a key of this sandbox host")]
     Forbidden,
-    #[error("the header X-Session-API-Key does not hold the key of this sandbox")]
+    #[error("the header X-Session-API-Key does not contain the key of this sandbox")]
     ForbiddenSandbox,
     #[error("{0}")]
     Invalid(String),
     #[error("the body is longer than {0} bytes")]
     TooLarge(usize),
-    #[error("the body has no end within {0} s")]
+    #[error("the body did not arrive within {0} s")]
     SlowBody(u64),
-    #[error("there is no such route")]
+    #[error("the route does not exist")]
     NoSuchRoute,
-    #[error("there is no such sandbox of this key")]
+    #[error("this key has no such sandbox")]
     NoSuchSandbox,
-    #[error("the sandbox is being started or removed: ask again")]
-    InMotion,
+    #[error("the sandbox is being started or removed: retry later")]
+    InTransition,
     #[error("{0}")]
     Lost(String),
-    #[error("this key has {0} sandboxes, as many as it may: stop one, or ask again later")]
+    #[error("this key has {0} sandboxes, which is its quota: stop one, or retry later")]
     QuotaOfKey(usize),
-    #[error("there are {0} sandboxes, as many as this host lends: ask again later")]
+    #[error("there are {0} sandboxes, which is the quota of this host: retry later")]
     QuotaOfAll(usize),
-    #[error("{0} requests and streams to this sandbox are open, as many as there may be")]
+    #[error("{0} requests and streams to this sandbox are open, which is the maximum")]
     Busy(usize),
-    #[error("{what} did not answer within {seconds} s")]
-    OutOfTime { what: &'static str, seconds: u64 },
+    #[error("{what} did not respond within {seconds} s")]
+    Timeout { what: &'static str, seconds: u64 },
     #[error("{0}")]
-    Broken(String),
+    BadGateway(String),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
 }
@@ -56,13 +54,13 @@ impl HostError {
             Self::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, Code::Invalid),
             Self::NoSuchRoute => (StatusCode::NOT_FOUND, Code::Unknown),
             Self::NoSuchSandbox => (StatusCode::NOT_FOUND, Code::NotFound),
-            Self::InMotion => (StatusCode::CONFLICT, Code::Conflict),
+            Self::InTransition => (StatusCode::CONFLICT, Code::Conflict),
             Self::Lost(_) => (StatusCode::GONE, Code::Lost),
             Self::QuotaOfKey(_) => (StatusCode::TOO_MANY_REQUESTS, Code::QuotaOfKey),
             Self::QuotaOfAll(_) => (StatusCode::TOO_MANY_REQUESTS, Code::QuotaOfAll),
             Self::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, Code::Busy),
-            Self::OutOfTime { .. } => (StatusCode::GATEWAY_TIMEOUT, Code::Unavailable),
-            Self::Broken(_) => (StatusCode::BAD_GATEWAY, Code::Unavailable),
+            Self::Timeout { .. } => (StatusCode::GATEWAY_TIMEOUT, Code::Unavailable),
+            Self::BadGateway(_) => (StatusCode::BAD_GATEWAY, Code::Unavailable),
             Self::Sandbox(error) => match error {
                 SandboxError::RuntimeUnavailable { .. } => {
                     (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable)
@@ -70,10 +68,10 @@ impl HostError {
                 SandboxError::NoSuchImage { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::NoSuchImage),
                 SandboxError::Start { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::StartFailed),
                 SandboxError::Lost { .. } => (StatusCode::GONE, Code::Lost),
-                // At this V0's client resumes the sandbox and asks again, when it is to keep it.
+                // V0's client resumes the sandbox on this status, and retries.
                 SandboxError::Paused { .. } => (StatusCode::SERVICE_UNAVAILABLE, Code::Paused),
                 SandboxError::Unsupported { .. } => (StatusCode::NOT_IMPLEMENTED, Code::Unsupported),
-                // The next seam's errors too: our side has failed, and may not the next time.
+                // A failure on this side. A retry may succeed.
                 _ => (StatusCode::BAD_GATEWAY, Code::Unavailable),
             },
         }

@@ -1,6 +1,6 @@
-//! The end of a connection whose client may still send: a socket that is closed with unread bytes is reset, and the client
-//! may lose the answer that says why nothing more was read. The action server does the same
-//! (`action-server/src/server/lingering.rs`).
+//! Drains a connection before it is closed, because its client may still send. Closing a socket with unread bytes resets the
+//! connection, and the client may lose the response that says why no more was read.
+//! The action server does the same (`action-server/src/server/lingering.rs`).
 
 use std::future::Future as _;
 use std::io;
@@ -14,48 +14,48 @@ use tokio::time::{Sleep, sleep};
 
 use super::clients::Client;
 
-/// How long, and how much, is read from a client that was answered and has not closed its side. Enough for one that reads
-/// answers while it sends; one that does not could send for ever.
+/// Maximum time and number of bytes to drain. Enough for a client that reads responses while it sends; another could send
+/// forever.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_LINGER_BYTES: usize = 64 << 20;
 
-/// What is read at once and thrown away.
+/// Size of one read.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// A connection that reads and drops what still comes after its own side has ended.
+/// A stream that reads and drops input after its write side was shut down.
 pub(super) struct Lingering<S> {
     stream: S,
     client: Arc<Client>,
-    ending: Option<Ending>,
+    drain: Option<Drain>,
 }
 
-struct Ending {
+struct Drain {
     timeout: Pin<Box<Sleep>>,
     bytes_left: usize,
 }
 
 impl<S> Lingering<S> {
     pub(super) fn new(stream: S, client: Arc<Client>) -> Self {
-        Self { stream, client, ending: None }
+        Self { stream, client, drain: None }
     }
 }
 
 impl<S: AsyncRead + Unpin> Lingering<S> {
-    /// Ends with the client's side, or at a bound.
+    /// Completes when the client closes its side, or at a limit.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let ending = self.ending.get_or_insert_with(|| Ending {
+        let drain = self.drain.get_or_insert_with(|| Drain {
             timeout: Box::pin(sleep(LINGER_TIMEOUT)),
             bytes_left: MAX_LINGER_BYTES,
         });
         let mut buffer = [0; BUFFER_BYTES];
-        while ending.timeout.as_mut().poll(cx).is_pending() {
+        while drain.timeout.as_mut().poll(cx).is_pending() {
             let mut buffer = ReadBuf::new(&mut buffer);
             if ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)).is_err() {
                 break;
             }
             let read = buffer.filled().len();
-            match ending.bytes_left.checked_sub(read) {
-                Some(left) if read > 0 => ending.bytes_left = left,
+            match drain.bytes_left.checked_sub(read) {
+                Some(left) if read > 0 => drain.bytes_left = left,
                 _ => break,
             }
         }
@@ -83,10 +83,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.ending.is_none() {
+        if self.drain.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
         }
-        if self.client.lingers() {
+        if self.client.is_drained() {
             ready!(self.poll_drain(cx));
         }
         Poll::Ready(Ok(()))

@@ -1,12 +1,12 @@
-//! Lends the sandboxes of one machine to orchestrators on others: a server of the runtime API that `remote` speaks, over
-//! any provider.
+//! Leases the sandboxes of this machine to remote orchestrators: a server of the runtime API that `remote` uses, over any
+//! provider.
 //!
-//! Each key sees only its own sandboxes, whose names begin with the key's: nothing else is stored, so that a host that
-//! was killed takes up what it lent. Keys, counts, bodies and times are bounded; what nobody speaks to is removed after a
-//! while, by the same sweep as everywhere. The requests of a client that goes away end with it. It speaks plain HTTP/1.1:
-//! TLS is the business of a proxy in front of it, which must let `Upgrade` through.
+//! Each key has access only to its own sandboxes, whose names start with the key's. No other state is stored, so that a
+//! restarted host adopts its sandboxes. Quotas, bodies and times are bounded, and idle sandboxes are removed by the usual
+//! sweep. A request ends when its client disconnects. The host speaks plain HTTP/1.1: for TLS, run a proxy in front of it
+//! that forwards `Upgrade`.
 //!
-//! At the end it closes its streams. The sandboxes stay for its next start, unless they are to be removed.
+//! At shutdown the host closes its streams. The sandboxes remain for its next start, unless configured otherwise.
 
 mod clients;
 mod connections;
@@ -14,7 +14,7 @@ mod error;
 mod forward;
 mod keys;
 mod lingering;
-mod register;
+mod registry;
 mod routes;
 mod runtimes;
 mod stream;
@@ -32,34 +32,34 @@ use tokio_util::task::TaskTracker;
 pub use keys::{HostKeys, HostKeysError};
 
 use crate::connect::ServerUrl;
-use register::{Quotas, Register};
+use registry::{Quotas, SandboxRegistry};
 
-/// For requests and streams that are under way at the end.
-const END_WAIT: Duration = Duration::from_secs(5);
+/// Time for open requests and streams to end at shutdown.
+const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// How sandboxes are lent.
+/// Settings of [`SandboxHost`].
 #[derive(Debug)]
 pub struct SandboxHostConfig {
-    /// Who may ask.
+    /// The keys of clients.
     pub keys: HostKeys,
-    /// Of all keys together.
+    /// Quota of all keys together.
     pub max_sandboxes: usize,
-    /// Of each key.
+    /// Quota of each key.
     pub max_sandboxes_per_key: usize,
-    /// How many times the default memory and processors one sandbox may have.
+    /// Maximum memory, CPUs and disk space of one sandbox, as a multiple of the default.
     pub max_resource_factor: f64,
-    /// The image of a sandbox that asks for none; nothing: the provider's own.
+    /// The image of a request without one. `None` for the default of the provider.
     pub default_image: Option<String>,
-    /// A sandbox that nobody speaks to for so long is removed.
+    /// A sandbox without requests for this long is removed.
     pub idle_timeout: Duration,
-    /// Where clients reach this host, when that is not what they ask for: behind a proxy that terminates TLS.
+    /// The URL of this host for its clients. `None` to derive it from their requests, which fails behind a TLS proxy.
     pub public_url: Option<ServerUrl>,
-    /// Whether sandboxes are removed at the end; otherwise the next start takes them up.
+    /// Whether sandboxes are removed at shutdown. Otherwise they are adopted at the next start.
     pub removes_at_end: bool,
 }
 
 impl SandboxHostConfig {
-    /// 16 sandboxes, 8 for each key, of the default size, and an hour of silence.
+    /// Returns the defaults: 16 sandboxes, 8 per key, of the default size, with an idle timeout of an hour.
     pub fn new(keys: HostKeys) -> Self {
         Self {
             keys,
@@ -79,42 +79,50 @@ pub struct SandboxHost {
     shared: Arc<Shared>,
 }
 
-/// What requests need.
+/// Shared by all requests.
 struct Shared {
     provider: Arc<dyn SandboxProvider>,
     config: SandboxHostConfig,
-    register: Register,
-    /// Everything that goes on beside requests: streams, starts, removals, the sweep.
+    registry: SandboxRegistry,
+    /// Connections, streams, starts, removals and the sweeper.
     tasks: TaskTracker,
-    /// The end of the host.
+    /// Cancelled at shutdown.
     stop: CancellationToken,
 }
 
 impl SandboxHost {
-    /// Does nothing yet. Everything that `provider` lists must be this host's own.
+    /// Creates a host. All sandboxes that `provider` lists must belong to it.
     pub fn new(provider: Arc<dyn SandboxProvider>, config: SandboxHostConfig) -> Self {
-        let quotas = Quotas { of_all: config.max_sandboxes, of_key: config.max_sandboxes_per_key };
+        let quotas = Quotas { total: config.max_sandboxes, per_key: config.max_sandboxes_per_key };
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        Self { shared: Arc::new(Shared { provider, config, register: Register::new(quotas), tasks, stop }) }
+        Self {
+            shared: Arc::new(Shared {
+                provider,
+                config,
+                registry: SandboxRegistry::new(quotas),
+                tasks,
+                stop,
+            }),
+        }
     }
 
-    /// Takes up what is there and serves until `stop`; then ends what is under way, within seconds.
+    /// Adopts existing sandboxes and serves until `stop` is cancelled. Then shuts down within seconds.
     ///
     /// # Errors
-    /// What is there cannot be listed: the runtime does not answer.
+    /// The existing sandboxes cannot be listed.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), SandboxError> {
         let shared = self.shared;
         let _stopped = shared.stop.clone().drop_guard();
         sweeper::sweep(&shared).await?;
-        shared.tasks.spawn(sweeper::sweep_on(Arc::clone(&shared)));
+        shared.tasks.spawn(sweeper::run(Arc::clone(&shared)));
         tokio::select! {
             () = connections::accept(&shared, listener) => {}
             () = stop.cancelled() => {}
         }
         shared.stop.cancel();
         shared.tasks.close();
-        if timeout(END_WAIT, shared.tasks.wait()).await.is_err() {
-            tracing::warn!("requests were under way at the end");
+        if timeout(SHUTDOWN_GRACE_PERIOD, shared.tasks.wait()).await.is_err() {
+            tracing::warn!("requests were still open at shutdown");
         }
         shared.provider.wait_for_cleanup().await;
         if shared.config.removes_at_end {

@@ -1,6 +1,6 @@
-//! The whole API of a sandbox-host, on one screen. What crosses is told in `remote::wire`.
+//! The route table of a sandbox host. The requests and responses are in `remote::wire`.
 //!
-//! Everything but `/alive` needs a key: that of a client in `X-API-Key`, below `/sandboxes` that of the sandbox in
+//! All routes except `/alive` require a key: that of a client in `X-API-Key`, or below `/sandboxes` that of the sandbox in
 //! `X-Session-API-Key`.
 
 use std::sync::Arc;

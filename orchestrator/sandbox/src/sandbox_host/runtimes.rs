@@ -1,4 +1,4 @@
-//! Sandboxes as their owners see and ask for them: started, found, paused, resumed, stopped.
+//! The requests about sandboxes: start, find, list, pause, resume, stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, State};
-use engine::sandbox::{Lifetime, ResourceLimits, SandboxError, SandboxSpec, SandboxSummary};
+use engine::sandbox::{Lifetime, ResourceLimits, SandboxError, SandboxSpec, SandboxState, SandboxSummary};
 use http::header;
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -15,28 +15,29 @@ use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::clients::Client;
 use super::error::HostError;
 use super::keys::KeyName;
-use super::register::{Lending, Register, Reservation};
+use super::registry::{Lease, Reservation, SandboxRegistry};
 use super::{SandboxHostConfig, Shared};
 use crate::placement::chain;
 use crate::remote::wire::{API_KEY_HEADER, Runtime, RuntimeRequest, Runtimes, StartRequest, Status};
 
-type Answer<T> = Result<Json<T>, HostError>;
+type JsonResult<T> = Result<Json<T>, HostError>;
 
-/// An environment of a megabyte, in JSON's words.
-const MAX_BODY: usize = 4 << 20;
-const BODY_WAIT: Duration = Duration::from_secs(30);
+/// Enough for an environment of 1 MiB in JSON.
+const MAX_BODY_BYTES: usize = 4 << 20;
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What V0's client builds images under. Nothing is ever built here.
+/// The registry prefix of images that V0's client builds. This host builds none.
 const REGISTRY_PREFIX: &str = "localhost/glovebox";
 
-/// Who asks, by the key in the request.
+/// The client of a request, authenticated by its key.
 pub(super) struct Caller {
     key: KeyName,
-    /// `http://HOST`, as the caller reaches this host.
+    /// `http://HOST`, by which the caller reaches this host.
     origin: String,
 }
 
@@ -45,16 +46,16 @@ impl FromRequestParts<Arc<Shared>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, HostError> {
         let given = parts.headers.get(API_KEY_HEADER).ok_or(HostError::Forbidden)?;
-        let key = shared.config.keys.name_of(given.as_bytes()).ok_or(HostError::Forbidden)?.clone();
+        let key = shared.config.keys.authenticate(given.as_bytes()).ok_or(HostError::Forbidden)?.clone();
         Client::authenticate(&parts.extensions);
         let origin = match &shared.config.public_url {
             Some(url) => url.to_string(),
-            // Only the caller is told what the caller says.
+            // Not verified, because only this caller receives it.
             None => {
                 let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
                 format!(
                     "http://{}",
-                    host.ok_or_else(|| HostError::Invalid("there is no header Host".into()))?
+                    host.ok_or_else(|| HostError::Invalid("the header Host is missing".into()))?
                 )
             }
         };
@@ -66,98 +67,114 @@ pub(super) async fn alive() -> Json<Value> {
     Json(json!({"status": "ok"}))
 }
 
-/// Places the session's sandbox, in the place of one that it has. A caller that goes away ends the start.
-pub(super) async fn start(State(shared): State<Arc<Shared>>, caller: Caller, body: Body) -> Answer<Runtime> {
-    let request: StartRequest = read(body).await?;
-    let lending = Lending { key: caller.key.clone(), session: request.session_id.clone() };
-    let spec = spec(&lending, request, &shared.config)?;
-    let sandbox = lending.sandbox()?;
-    let reservation = shared.register.reserve(&lending)?;
-    // In a task of its own: the place is held until what an abandoned start has left is removed.
-    let caller_left = shared.stop.child_token();
-    let start = place(Arc::clone(&shared), reservation, sandbox, spec.clone(), caller_left.clone());
-    let _leaving = caller_left.drop_guard();
-    let placed =
-        shared.tasks.spawn(start).await.unwrap_or_else(|panic| Err(HostError::Broken(panic.to_string())))?;
-    Ok(Json(caller.tell(&shared, &lending, &placed).await?))
+/// Starts a sandbox, which replaces the existing one of the session. The start is aborted if the caller disconnects.
+pub(super) async fn start(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    body: Body,
+) -> JsonResult<Runtime> {
+    let request: StartRequest = read_json(body).await?;
+    let lease = Lease { key: caller.key.clone(), session: request.session_id.clone() };
+    let spec = spec(&lease, request, &shared.config)?;
+    let sandbox = lease.sandbox()?;
+    let reservation = shared.registry.reserve(&lease)?;
+    // A task, which keeps the reservation until an aborted start has been cleaned up.
+    let disconnected = shared.stop.child_token();
+    let start = create_sandbox(Arc::clone(&shared), reservation, sandbox, spec, disconnected.clone());
+    let _disconnect_guard = disconnected.drop_guard();
+    let created = shared.tasks.spawn(start).await;
+    let created = created.unwrap_or_else(|panic| Err(HostError::BadGateway(panic.to_string())))?;
+    Ok(Json(caller.describe(&shared, &lease, &created).await?))
 }
 
-async fn place(
+async fn create_sandbox(
     shared: Arc<Shared>,
     reservation: Reservation,
     sandbox: SandboxId,
     spec: SandboxSpec,
-    caller_left: tokio_util::sync::CancellationToken,
+    disconnected: CancellationToken,
 ) -> Result<SandboxSummary, HostError> {
-    let created = caller_left.run_until_cancelled(shared.provider.create(&spec, &|_| {})).await;
+    let created = disconnected.run_until_cancelled(shared.provider.create(&spec, &|_| {})).await;
     match created {
         Some(Ok(_sandbox)) => {
-            reservation.lend();
+            reservation.lease();
             Ok(SandboxSummary {
                 sandbox,
                 conversation: Some(spec.conversation),
                 lifetime: spec.lifetime,
                 image: spec.image,
-                condition: engine::sandbox::SandboxState::Running,
+                condition: SandboxState::Running,
                 created_at: None,
             })
         }
         Some(Err(error)) => Err(error.into()),
         None => {
             shared.provider.wait_for_cleanup().await;
-            Err(HostError::InMotion)
+            Err(HostError::InTransition)
         }
     }
 }
 
-/// Removes it, to the end also when the caller goes away.
-pub(super) async fn stop(State(shared): State<Arc<Shared>>, caller: Caller, body: Body) -> Answer<Runtime> {
-    let (lending, sandbox) = caller.own(&shared, body).await?;
-    let removal = shared.register.begin_removal(&sandbox)?;
+/// Removes a sandbox, even if the caller disconnects.
+pub(super) async fn stop(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    body: Body,
+) -> JsonResult<Runtime> {
+    let (lease, sandbox) = caller.read_own_sandbox(&shared, body).await?;
+    let removal = shared.registry.start_removal(&sandbox)?;
     let removing = Arc::clone(&shared);
     let removed = shared.tasks.spawn(async move {
         removing.provider.destroy(removal.sandbox()).await?;
         removal.done();
         Ok::<_, SandboxError>(())
     });
-    removed.await.unwrap_or_else(|panic| Err(broken(panic)))?;
-    Ok(Json(Runtime { status: Status::Stopped, ..told(&lending, &sandbox) }))
+    removed.await.unwrap_or_else(|panic| Err(removal_panic(panic)))?;
+    Ok(Json(Runtime { status: Status::Stopped, ..new_runtime(&lease, &sandbox) }))
 }
 
-pub(super) async fn pause(State(shared): State<Arc<Shared>>, caller: Caller, body: Body) -> Answer<Runtime> {
-    let (lending, sandbox) = caller.own(&shared, body).await?;
+pub(super) async fn pause(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    body: Body,
+) -> JsonResult<Runtime> {
+    let (lease, sandbox) = caller.read_own_sandbox(&shared, body).await?;
     shared.provider.pausing()?.pause(&sandbox).await?;
-    Ok(Json(Runtime { status: Status::Paused, ..told(&lending, &sandbox) }))
+    Ok(Json(Runtime { status: Status::Paused, ..new_runtime(&lease, &sandbox) }))
 }
 
-pub(super) async fn resume(State(shared): State<Arc<Shared>>, caller: Caller, body: Body) -> Answer<Runtime> {
-    let (lending, sandbox) = caller.own(&shared, body).await?;
-    // One that goes on has just been spoken to.
-    let _use = shared.register.begin_use(&sandbox)?;
+pub(super) async fn resume(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    body: Body,
+) -> JsonResult<Runtime> {
+    let (lease, sandbox) = caller.read_own_sandbox(&shared, body).await?;
+    // Restarts the idle timeout.
+    let _use = shared.registry.start_use(&sandbox)?;
     shared.provider.pausing()?.resume(&sandbox).await?;
-    Ok(Json(Runtime { status: Status::Running, ..told(&lending, &sandbox) }))
+    Ok(Json(Runtime { status: Status::Running, ..new_runtime(&lease, &sandbox) }))
 }
 
 pub(super) async fn session(
     State(shared): State<Arc<Shared>>,
     caller: Caller,
     Path(session): Path<String>,
-) -> Answer<Runtime> {
-    caller.find(&shared, |lending, _| lending.session == session).await
+) -> JsonResult<Runtime> {
+    caller.find(&shared, |lease, _| lease.session == session).await
 }
 
 pub(super) async fn runtime(
     State(shared): State<Arc<Shared>>,
     caller: Caller,
     Path(runtime): Path<String>,
-) -> Answer<Runtime> {
-    caller.find(&shared, |_, placed| placed.sandbox.as_str() == runtime).await
+) -> JsonResult<Runtime> {
+    caller.find(&shared, |_, summary| summary.sandbox.as_str() == runtime).await
 }
 
-pub(super) async fn list(State(shared): State<Arc<Shared>>, caller: Caller) -> Answer<Runtimes> {
+pub(super) async fn list(State(shared): State<Arc<Shared>>, caller: Caller) -> JsonResult<Runtimes> {
     let mut runtimes = Vec::new();
-    for (lending, placed) in Register::of_key(&caller.key, shared.provider.list().await?) {
-        runtimes.push(caller.tell(&shared, &lending, &placed).await?);
+    for (lease, summary) in SandboxRegistry::filter_by_key(&caller.key, shared.provider.list().await?) {
+        runtimes.push(caller.describe(&shared, &lease, &summary).await?);
     }
     Ok(Json(Runtimes { runtimes }))
 }
@@ -166,42 +183,42 @@ pub(super) async fn registry_prefix(_caller: Caller) -> Json<Value> {
     Json(json!({"registry_prefix": REGISTRY_PREFIX}))
 }
 
-/// Images are looked for and pulled when a sandbox is started, which says so when there is none.
+/// Always true: a missing image is reported when a sandbox is started.
 pub(super) async fn image_exists(_caller: Caller) -> Json<Value> {
     Json(json!({"exists": true}))
 }
 
 impl Caller {
-    /// The caller's own sandbox that the body names.
-    async fn own(&self, shared: &Shared, body: Body) -> Result<(Lending, SandboxId), HostError> {
-        let RuntimeRequest { runtime_id } = read(body).await?;
+    /// Reads a [`RuntimeRequest`] for one of the caller's own sandboxes.
+    async fn read_own_sandbox(&self, shared: &Shared, body: Body) -> Result<(Lease, SandboxId), HostError> {
+        let RuntimeRequest { runtime_id } = read_json(body).await?;
         let sandbox: SandboxId = runtime_id.parse().map_err(|_| HostError::NoSuchSandbox)?;
-        let lending = shared.register.lending_of(&self.key, &sandbox).ok_or(HostError::NoSuchSandbox)?;
-        Ok((lending, sandbox))
+        let lease = shared.registry.find_lease(&self.key, &sandbox).ok_or(HostError::NoSuchSandbox)?;
+        Ok((lease, sandbox))
     }
 
     async fn find(
         &self,
         shared: &Shared,
-        is_meant: impl Fn(&Lending, &SandboxSummary) -> bool,
-    ) -> Answer<Runtime> {
-        let placed = Register::of_key(&self.key, shared.provider.list().await?);
-        let found = placed.iter().find(|(lending, placed)| is_meant(lending, placed));
-        let (lending, placed) = found.ok_or(HostError::NoSuchSandbox)?;
-        Ok(Json(self.tell(shared, lending, placed).await?))
+        matches: impl Fn(&Lease, &SandboxSummary) -> bool,
+    ) -> JsonResult<Runtime> {
+        let summary = SandboxRegistry::filter_by_key(&self.key, shared.provider.list().await?);
+        let found = summary.iter().find(|(lease, summary)| matches(lease, summary));
+        let (lease, summary) = found.ok_or(HostError::NoSuchSandbox)?;
+        Ok(Json(self.describe(shared, lease, summary).await?))
     }
 
-    /// A sandbox with everything that its owner needs to speak to it.
-    async fn tell(
+    /// Returns a sandbox with the address and key of its server.
+    async fn describe(
         &self,
         shared: &Shared,
-        lending: &Lending,
-        placed: &SandboxSummary,
+        lease: &Lease,
+        summary: &SandboxSummary,
     ) -> Result<Runtime, HostError> {
-        let access = shared.provider.server_access(&placed.sandbox).await?;
-        let url = format!("{}/sandboxes/{}", self.origin, placed.sandbox);
-        let status = match placed.condition.into() {
-            Status::Running if shared.register.is_starting(&placed.sandbox) => Status::Starting,
+        let access = shared.provider.server_access(&summary.sandbox).await?;
+        let url = format!("{}/sandboxes/{}", self.origin, summary.sandbox);
+        let status = match summary.condition.into() {
+            Status::Running if shared.registry.is_starting(&summary.sandbox) => Status::Starting,
             status => status,
         };
         let pod_status = match status {
@@ -216,18 +233,19 @@ impl Caller {
             session_api_key: Some(access.key.expose_secret().to_owned()),
             status,
             pod_status: Some(pod_status.into()),
-            lifetime: Some(placed.lifetime.into()),
-            image: placed.image.clone(),
-            created_at: placed.created_at.map(|time| time.to_string()),
-            ..told(lending, &placed.sandbox)
+            lifetime: Some(summary.lifetime.into()),
+            image: summary.image.clone(),
+            created_at: summary.created_at.map(|time| time.to_string()),
+            ..new_runtime(lease, &summary.sandbox)
         })
     }
 }
 
-fn told(lending: &Lending, sandbox: &SandboxId) -> Runtime {
+/// A runtime without details.
+fn new_runtime(lease: &Lease, sandbox: &SandboxId) -> Runtime {
     Runtime {
         runtime_id: sandbox.to_string(),
-        session_id: lending.session.clone(),
+        session_id: lease.session.clone(),
         url: String::new(),
         session_api_key: None,
         status: Status::Unknown,
@@ -239,17 +257,12 @@ fn told(lending: &Lending, sandbox: &SandboxId) -> Runtime {
     }
 }
 
-/// What is to be placed. The command and the class are for other services: here the server is ours, and the runtime the
-/// machine's.
-fn spec(
-    lending: &Lending,
-    request: StartRequest,
-    config: &SandboxHostConfig,
-) -> Result<SandboxSpec, HostError> {
+/// Converts a request. Ignores the command and the class: the host has its own action server and runtime.
+fn spec(lease: &Lease, request: StartRequest, config: &SandboxHostConfig) -> Result<SandboxSpec, HostError> {
     let (factor, max_factor) = (request.resource_factor, config.max_resource_factor);
     if !(factor > 0.0 && factor <= max_factor) {
         return Err(HostError::Invalid(format!(
-            "the resource_factor is {factor}: this host gives at most {max_factor}"
+            "the resource_factor is {factor}: the maximum of this host is {max_factor}"
         )));
     }
     let resources = match request.resources {
@@ -258,7 +271,7 @@ fn spec(
     };
     if exceeds(&resources, &scaled(ResourceLimits::default(), max_factor)) {
         return Err(HostError::Invalid(format!(
-            "more resources are asked for than this host gives one sandbox: {max_factor} times the default at most"
+            "more resources are requested than this host allows for one sandbox: at most {max_factor} times the default"
         )));
     }
     Ok(SandboxSpec {
@@ -266,7 +279,7 @@ fn spec(
         image: request.image.filter(|image| !image.is_empty()).or_else(|| config.default_image.clone()),
         environment: request.environment,
         resources,
-        ..SandboxSpec::new(lending.conversation()?)
+        ..SandboxSpec::new(lease.conversation()?)
     })
 }
 
@@ -274,7 +287,7 @@ fn spec(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a bound needs no more"
+    reason = "an approximate limit suffices"
 )]
 fn scaled(
     ResourceLimits { memory_bytes, cpus, pids, disk_bytes }: ResourceLimits,
@@ -289,26 +302,25 @@ fn scaled(
     }
 }
 
-fn exceeds(asked: &ResourceLimits, most: &ResourceLimits) -> bool {
-    asked.memory_bytes > most.memory_bytes
-        || !(asked.cpus > 0.0 && asked.cpus <= most.cpus)
-        || asked.pids > most.pids
-        || asked.disk_bytes > most.disk_bytes
+fn exceeds(requested: &ResourceLimits, max: &ResourceLimits) -> bool {
+    requested.memory_bytes > max.memory_bytes
+        || !(requested.cpus > 0.0 && requested.cpus <= max.cpus)
+        || requested.pids > max.pids
+        || requested.disk_bytes > max.disk_bytes
 }
 
-async fn read<T: DeserializeOwned>(body: Body) -> Result<T, HostError> {
-    let body = timeout(BODY_WAIT, Limited::new(body, MAX_BODY).collect()).await;
-    let body = match body.map_err(|_| HostError::SlowBody(BODY_WAIT.as_secs()))? {
+async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, HostError> {
+    let body = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await;
+    let body = match body.map_err(|_| HostError::SlowBody(BODY_TIMEOUT.as_secs()))? {
         Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(HostError::TooLarge(MAX_BODY)),
+        Err(error) if error.is::<LengthLimitError>() => return Err(HostError::TooLarge(MAX_BODY_BYTES)),
         Err(error) => {
             return Err(HostError::Invalid(format!("the body broke off: {}", chain(error.as_ref()))));
         }
     };
-    serde_json::from_slice(&body)
-        .map_err(|error| HostError::Invalid(format!("the body cannot be read: {error}")))
+    serde_json::from_slice(&body).map_err(|error| HostError::Invalid(format!("the body is invalid: {error}")))
 }
 
-fn broken(panic: tokio::task::JoinError) -> SandboxError {
+fn removal_panic(panic: tokio::task::JoinError) -> SandboxError {
     SandboxError::Host { doing: "removing a sandbox".into(), source: panic.into() }
 }

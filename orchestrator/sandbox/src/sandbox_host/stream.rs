@@ -1,7 +1,7 @@
-//! Streams to the action server of a sandbox: opened by the provider, and joined to an upgraded request.
+//! Streams to the action server of a sandbox: opened by the provider, and connected to an upgraded request.
 //!
-//! What is spoken over one is between the client and the action server, which asks for the key again. Ends when either
-//! side does, or the host.
+//! The host only forwards the bytes. The action server authenticates the client again. A stream ends when either side closes
+//! it, or the host shuts down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,44 +22,46 @@ use tokio::time::timeout;
 use super::Shared;
 use super::clients::Client;
 use super::error::HostError;
-use super::register::Use;
+use super::registry::SandboxUse;
 use crate::remote::wire::STREAM_PROTOCOL;
 
-/// Through an engine it takes a tenth of a second; this is for hosts under load.
-const OPEN_WAIT: Duration = Duration::from_secs(15);
+/// An engine needs 0.1 s to open a stream. The timeout allows for hosts under load.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The pieces in which bytes cross, each way.
-const PIECE: usize = 64 << 10;
+/// The buffer size of each direction.
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// Answers 101 and carries bytes from then on.
+/// Responds with 101, and forwards bytes from then on.
 pub(super) async fn stream(
     State(shared): State<Arc<Shared>>,
     Path(sandbox): Path<String>,
     mut request: Request,
 ) -> Result<Response, HostError> {
-    let (in_use, server) = open(&shared, &sandbox, request.headers()).await?;
+    let (in_use, server) = authorize(&shared, &sandbox, request.headers()).await?;
     Client::authenticate(request.extensions());
-    let asked = request.headers().get(header::UPGRADE).map(HeaderValue::as_bytes);
-    if !asked.is_some_and(|asked| asked.eq_ignore_ascii_case(STREAM_PROTOCOL.as_bytes())) {
+    let upgrade = request.headers().get(header::UPGRADE).map(HeaderValue::as_bytes);
+    if !upgrade.is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(STREAM_PROTOCOL.as_bytes())) {
         return Err(HostError::Invalid(format!(
-            "a stream needs the headers Connection: upgrade and Upgrade: {STREAM_PROTOCOL}; does a proxy take them away?"
+            "a stream requires the headers Connection: upgrade and Upgrade: {STREAM_PROTOCOL}; check whether a proxy removes them"
         )));
     }
     let upgrade = hyper::upgrade::on(&mut request);
     let mut server = server.open().await?;
     let stop = shared.stop.clone();
     shared.tasks.spawn(async move {
-        let carry = async {
+        let forward = async {
             match upgrade.await {
-                // Broken off on either side: the other side sees its end, and nobody else is interested.
+                // If one side breaks, the other side notices the end of its stream.
                 Ok(client) => {
                     let mut client = TokioIo::new(client);
-                    let _ = copy_bidirectional_with_sizes(&mut client, &mut server, PIECE, PIECE).await;
+                    let _ =
+                        copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES)
+                            .await;
                 }
-                Err(error) => tracing::debug!(%error, "upgrading a request for a stream"),
+                Err(error) => tracing::debug!(%error, "cannot upgrade a request"),
             }
         };
-        stop.run_until_cancelled(carry).await;
+        stop.run_until_cancelled(forward).await;
         drop(in_use);
     });
     let mut response = Response::new(Body::empty());
@@ -69,15 +71,15 @@ pub(super) async fn stream(
     Ok(response)
 }
 
-/// A sandbox's server, for whoever knows its key.
-pub(super) struct Server(ServerAccess);
+/// The action server of a sandbox, for a client that has its key.
+pub(super) struct AuthorizedServer(ServerAccess);
 
-impl Server {
-    /// Opens a stream to it, in bounded time.
+impl AuthorizedServer {
+    /// Opens a stream, with a timeout.
     pub(super) async fn open(&self) -> Result<Box<dyn ByteStream>, HostError> {
-        let opened = timeout(OPEN_WAIT, self.0.streams.open()).await;
-        let seconds = OPEN_WAIT.as_secs();
-        let opened = opened.map_err(|_| HostError::OutOfTime { what: "the sandbox's server", seconds })?;
+        let opened = timeout(OPEN_TIMEOUT, self.0.streams.open()).await;
+        let seconds = OPEN_TIMEOUT.as_secs();
+        let opened = opened.map_err(|_| HostError::Timeout { what: "the sandbox's server", seconds })?;
         opened.map_err(|error| match error {
             SandboxError::Lost { detail } => HostError::Lost(detail),
             other => other.into(),
@@ -85,19 +87,19 @@ impl Server {
     }
 }
 
-/// Looks at the key before anything is opened: an engine has work with each stream.
-pub(super) async fn open(
+/// Checks the key before a stream is opened, which is expensive for an engine.
+pub(super) async fn authorize(
     shared: &Shared,
     sandbox: &str,
     headers: &HeaderMap,
-) -> Result<(Use, Server), HostError> {
+) -> Result<(SandboxUse, AuthorizedServer), HostError> {
     let sandbox: SandboxId = sandbox.parse().map_err(|_| HostError::NoSuchSandbox)?;
     let given = headers.get(KEY_HEADER).ok_or(HostError::ForbiddenSandbox)?;
     let access = shared.provider.server_access(&sandbox).await?;
-    // Hashes are compared: how far two of them agree tells nothing of the key.
+    // Compares hashes, so that the time of the comparison reveals nothing about the key.
     let hash = |key: &[u8]| digest(&SHA256, key);
     if hash(given.as_bytes()).as_ref() != hash(access.key.expose_secret().as_bytes()).as_ref() {
         return Err(HostError::ForbiddenSandbox);
     }
-    Ok((shared.register.begin_use(&sandbox)?, Server(access)))
+    Ok((shared.registry.start_use(&sandbox)?, AuthorizedServer(access)))
 }

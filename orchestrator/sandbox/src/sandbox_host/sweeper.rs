@@ -1,4 +1,4 @@
-//! Removes what nobody uses, at the start and on a timer, and takes up what is there and not known.
+//! Removes idle sandboxes and adopts unknown ones, at startup and periodically.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,29 +8,28 @@ use tokio::time::{Instant, sleep};
 
 use super::Shared;
 
-/// Between two looks, at most; a shorter idle limit is looked at twice in its time.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
+/// Half of the idle timeout, within these limits.
+const MAX_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+const MIN_SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Looks once.
 pub(super) async fn sweep(shared: &Shared) -> Result<(), SandboxError> {
     let listed_at = Instant::now();
-    let placed = shared.provider.list().await?;
-    shared.register.forget_gone(&placed, listed_at);
-    let adopted = shared.register.adopt(&placed);
+    let summaries = shared.provider.list().await?;
+    shared.registry.remove_missing(&summaries, listed_at);
+    let adopted = shared.registry.adopt(&summaries);
     if adopted > 0 {
-        tracing::info!(adopted, "took up sandboxes that were there");
+        tracing::info!(adopted, "adopted existing sandboxes");
     }
     let removals = Mutex::new(Vec::new());
-    let is_used = |placed: &SandboxSummary| {
-        let removal = shared.register.begin_removal_if_unused(placed, shared.config.idle_timeout);
+    let is_used = |summary: &SandboxSummary| {
+        let removal = shared.registry.start_removal_if_idle(summary, shared.config.idle_timeout);
         let is_used = removal.is_none();
         removals.lock().unwrap_or_else(PoisonError::into_inner).extend(removal);
         is_used
     };
     let removed = engine::sandbox::sweep(&*shared.provider, &is_used).await?;
     for removal in removals.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        // What could not be removed is lent again, and looked at the next time.
+        // One that could not be removed is leased again until the next sweep.
         if removed.contains(removal.sandbox()) {
             removal.done();
         }
@@ -38,25 +37,25 @@ pub(super) async fn sweep(shared: &Shared) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Looks again and again until the host ends.
-pub(super) async fn sweep_on(shared: Arc<Shared>) {
-    let pause = (shared.config.idle_timeout / 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-    let looking = async {
+/// Sweeps periodically until the host shuts down.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let interval = (shared.config.idle_timeout / 2).clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL);
+    let sweeping = async {
         loop {
-            sleep(pause).await;
+            sleep(interval).await;
             if let Err(error) = sweep(&shared).await {
-                tracing::warn!(%error, "looking for sandboxes that nobody uses");
+                tracing::warn!(%error, "cannot sweep sandboxes");
             }
         }
     };
-    shared.stop.run_until_cancelled(looking).await;
+    shared.stop.run_until_cancelled(sweeping).await;
 }
 
-/// Removes every sandbox of this host: also those that were to stay.
+/// Removes every sandbox of this host, including those that sweeps keep.
 pub(super) async fn remove_all(shared: &Shared) -> Result<(), SandboxError> {
-    for placed in shared.provider.list().await? {
-        if let Err(error) = shared.provider.destroy(&placed.sandbox).await {
-            tracing::warn!(sandbox = %placed.sandbox, %error, "removing a sandbox at the end");
+    for summary in shared.provider.list().await? {
+        if let Err(error) = shared.provider.destroy(&summary.sandbox).await {
+            tracing::warn!(sandbox = %summary.sandbox, %error, "cannot remove a sandbox at shutdown");
         }
     }
     Ok(())
