@@ -58,7 +58,7 @@ async fn replaced_socket_receives_nothing(backend: &LocalBackend) {
     for refused in [provider.find(&lease.sandbox_id).await, provider.attach(&lease).await] {
         let refused = error(refused);
         assert!(matches!(refused, SandboxError::Lost { .. }), "{refused}");
-        assert!(refused.to_string().contains("in the place of the sandbox's server"), "{refused}");
+        assert!(refused.to_string().contains("instead of the sandbox's server"), "{refused}");
     }
     // A second connection of the sandbox that is in use.
     let refused =

@@ -18,7 +18,7 @@ mod server_binary;
 mod ssh;
 mod unfinished_start;
 
-pub use confine::confine_if_asked;
+pub use confine::confine_if_requested;
 pub use connect::{ServerUrl, ServerUrlError};
 pub use docker::{
     DEFAULT_IMAGE, DockerConfig, DockerProvider, Gpus, MAX_HOLDER_LENGTH, Pool, pool_entry_holder,

@@ -8,7 +8,7 @@ use landlock::{
 };
 
 use super::mounts::{Content, Mount};
-use super::{ConfineError, Confined};
+use super::{ConfineError, ConfinementReport};
 
 /// The oldest version that can refuse to truncate a file.
 const MIN_ABI: ABI = ABI::V3;
@@ -17,9 +17,9 @@ const MIN_ABI: ABI = ABI::V3;
 const MAX_ABI: ABI = ABI::V9;
 
 /// Restricts this process and its children: they can read everything in the root, and write to writable mounts.
-pub(super) fn restrict(mounts: &[Mount]) -> Result<Confined, ConfineError> {
+pub(super) fn restrict(mounts: &[Mount]) -> Result<ConfinementReport, ConfineError> {
     let failed = |doing| move |source| ConfineError::Landlock { doing, source };
-    let mut ruleset = ruleset().map_err(failed("asking for Landlock"))?;
+    let mut ruleset = ruleset().map_err(failed("creating a Landlock ruleset"))?;
     let everything = AccessFs::from_all(MAX_ABI);
     let devices =
         AccessFs::from_read(MAX_ABI) | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
@@ -38,10 +38,10 @@ pub(super) fn restrict(mounts: &[Mount]) -> Result<Confined, ConfineError> {
     {
         ruleset = allow(ruleset, &path, access).map_err(failed("adding a rule"))?;
     }
-    let status = ruleset.restrict_self().map_err(failed("entering Landlock"))?;
+    let status = ruleset.restrict_self().map_err(failed("enforcing Landlock"))?;
     match status.landlock {
         LandlockStatus::Available { effective_abi, .. } if effective_abi >= MIN_ABI => {
-            Ok(Confined { landlock_abi: effective_abi as i32 })
+            Ok(ConfinementReport { landlock_abi: effective_abi as i32 })
         }
         _ => Err(ConfineError::OldLandlock),
     }
@@ -51,7 +51,7 @@ pub(super) fn restrict(mounts: &[Mount]) -> Result<Confined, ConfineError> {
 pub(super) fn refuse_abstract_sockets() -> Result<(), ConfineError> {
     let ruleset = Ruleset::default().scope(Scope::AbstractUnixSocket).and_then(Ruleset::create);
     let restricted = ruleset.and_then(RulesetCreated::restrict_self);
-    restricted.map(drop).map_err(|source| ConfineError::Landlock { doing: "entering Landlock", source })
+    restricted.map(drop).map_err(|source| ConfineError::Landlock { doing: "enforcing Landlock", source })
 }
 
 fn ruleset() -> Result<RulesetCreated, RulesetError> {

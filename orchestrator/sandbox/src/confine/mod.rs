@@ -1,7 +1,7 @@
 //! Prepares the calling process, which then executes another program: enters control groups or sets limits, and without
 //! bubblewrap isolates itself.
 //!
-//! A host program with local sandboxes calls [`confine_if_asked`] before anything else. The local backend starts the same
+//! A host program with local sandboxes calls [`confine_if_requested`] before anything else. The local backend starts the same
 //! program again with a [`Preparation`] as its argument. If that contains a [`Confinement`], there are two processes. The
 //! outer one enters namespaces ([`namespaces`]) and waits; the inner one, the first in them, builds a root from parts of the
 //! host's ([`mounts`]), drops its capabilities, and applies Landlock ([`files`]) and seccomp ([`system_calls`]). It then
@@ -45,16 +45,16 @@ pub(crate) struct Preparation {
     /// Resource limits, if there are no control groups.
     pub(crate) limits: Option<Limits>,
     /// Environment variables to remove.
-    pub(crate) forgotten: Vec<String>,
+    pub(crate) removed_variables: Vec<String>,
     /// Additional isolation, if the program is `bwrap`.
-    pub(crate) bubblewrap: Option<AroundBubblewrap>,
+    pub(crate) bubblewrap: Option<BubblewrapHardening>,
     /// The confinement. `None` if another program isolates, or isolation is disabled.
     pub(crate) confinement: Option<Confinement>,
 }
 
 /// Isolation in addition to that of `bwrap`, which applies the system call filters after its mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AroundBubblewrap {
+pub(crate) struct BubblewrapHardening {
     /// Whether the program has the host's network, and with it the host's abstract sockets. Landlock refuses those, from
     /// Linux 6.12 on.
     pub(crate) network: bool,
@@ -81,7 +81,7 @@ pub(crate) struct Confinement {
 
 /// The result of a confinement, for probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Confined {
+pub(crate) struct ConfinementReport {
     /// The used version of Landlock.
     pub(crate) landlock_abi: i32,
 }
@@ -89,13 +89,13 @@ pub(crate) struct Confined {
 /// An error of the confinement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfineError {
-    #[error("reading what to confine to")]
+    #[error("parsing the arguments")]
     Arguments(#[source] serde_json::Error),
-    #[error("entering the control group by {}", .0.display())]
+    #[error("entering the control group through {}", .0.display())]
     Group(PathBuf, #[source] io::Error),
-    #[error("taking on limits")]
+    #[error("setting resource limits")]
     Limits(#[source] io::Error),
-    #[error("giving up privileges")]
+    #[error("dropping privileges")]
     Privileges(#[source] io::Error),
     #[error("{doing}")]
     Landlock {
@@ -103,7 +103,7 @@ pub(crate) enum ConfineError {
         #[source]
         source: landlock::RulesetError,
     },
-    #[error("the kernel's Landlock cannot keep files from being truncated: Linux 6.2 can")]
+    #[error("the kernel's Landlock cannot prevent the truncation of files: at least Linux 6.2 is required")]
     OldLandlock,
     #[error("{doing}")]
     Namespaces {
@@ -115,21 +115,21 @@ pub(crate) enum ConfineError {
     SystemCalls(String),
     #[error("executing {}", .0.display())]
     Execute(PathBuf, #[source] io::Error),
-    #[error("saying what came of it")]
-    Say(#[source] io::Error),
+    #[error("printing the result")]
+    Report(#[source] io::Error),
 }
 
 /// Executes the requested program if this process was started to confine itself, or returns its exit code if that fails. Does
 /// nothing and returns `None` in any other process. Must be called first, while there is only one thread.
-pub fn confine_if_asked() -> Option<ExitCode> {
+pub fn confine_if_requested() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let argument = arguments.next()?;
-    let ended = match argument.to_str()? {
+    let result = match argument.to_str()? {
         CONFINE_ARGUMENT => confine(arguments),
         CONFINE_INSIDE_ARGUMENT => confine_inside(arguments),
         _ => return None,
     };
-    Some(ended.unwrap_or_else(|error| {
+    Some(result.unwrap_or_else(|error| {
         let _ = writeln!(io::stderr(), "{}", crate::placement::chain(&error));
         ExitCode::FAILURE
     }))
@@ -138,22 +138,22 @@ pub fn confine_if_asked() -> Option<ExitCode> {
 /// Confines this process. Without a program it only prints the result.
 fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, ConfineError> {
     close_inherited_descriptors();
-    let Preparation { groups, limits, forgotten, bubblewrap, confinement } = read(&mut arguments)?;
+    let Preparation { groups, limits, removed_variables, bubblewrap, confinement } = read(&mut arguments)?;
     for group in groups {
         // 0 is not an id: it means this process itself.
         std::fs::write(&group, "0").map_err(|error| ConfineError::Group(group, error))?;
     }
     if let Some(limits) = limits {
-        take_on(limits).map_err(|error| ConfineError::Limits(error.into()))?;
+        set_limits(limits).map_err(|error| ConfineError::Limits(error.into()))?;
     }
     let mut program = match &confinement {
-        Some(confinement) => inside(confinement)?,
+        Some(confinement) => enter_namespaces(confinement)?,
         None => match arguments.next() {
             Some(program) => Command::new(program),
             None => return Ok(ExitCode::SUCCESS),
         },
     };
-    if let Some(AroundBubblewrap { network }) = bubblewrap {
+    if let Some(BubblewrapHardening { network }) = bubblewrap {
         if network {
             set_no_new_privs(true).map_err(|error| ConfineError::Privileges(error.into()))?;
             files::refuse_abstract_sockets()?;
@@ -162,16 +162,16 @@ fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, Co
             program.arg("--add-seccomp-fd").arg(filter.to_string());
         }
     }
-    for variable in forgotten {
+    for variable in removed_variables {
         program.env_remove(variable);
     }
     program.args(arguments);
     if confinement.is_none() {
         return Err(execute(program));
     }
-    let ended = program.status();
-    let ended = ended.map_err(|error| ConfineError::Execute(program.get_program().into(), error))?;
-    Ok(ended.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    let status = program.status();
+    let status = status.map_err(|error| ConfineError::Execute(program.get_program().into(), error))?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 /// Closes all files except the standard streams. The host program may have inherited open files.
@@ -184,8 +184,8 @@ fn close_inherited_descriptors() {
     }
 }
 
-/// Enters the namespaces. The command is the inner process.
-fn inside(confinement: &Confinement) -> Result<Command, ConfineError> {
+/// Enters the namespaces. Returns the command of the inner process.
+fn enter_namespaces(confinement: &Confinement) -> Result<Command, ConfineError> {
     namespaces::enter(confinement.network)?;
     let mut command = Command::new("/proc/self/exe");
     let mounts = serde_json::to_string(&confinement.mounts).map_err(ConfineError::Arguments)?;
@@ -202,7 +202,7 @@ fn confine_inside(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitC
     let Some(program) = arguments.next() else {
         let report = serde_json::to_vec(&confined).map_err(io::Error::other);
         let reported = report.and_then(|report| io::stdout().write_all(&report));
-        return reported.map(|()| ExitCode::SUCCESS).map_err(ConfineError::Say);
+        return reported.map(|()| ExitCode::SUCCESS).map_err(ConfineError::Report);
     };
     let mut program = Command::new(program);
     program.args(arguments);
@@ -220,11 +220,11 @@ fn execute(mut program: Command) -> ConfineError {
 }
 
 /// Sets the limits. Limits that are already lower are kept.
-fn take_on(Limits { data_bytes, processes }: Limits) -> rustix::io::Result<()> {
-    for (resource, most) in [(Resource::Data, data_bytes), (Resource::Nproc, processes)] {
-        let now = getrlimit(resource);
-        let at_most = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
-        setrlimit(resource, Rlimit { current: at_most(now.current), maximum: at_most(now.maximum) })?;
+fn set_limits(Limits { data_bytes, processes }: Limits) -> rustix::io::Result<()> {
+    for (resource, max) in [(Resource::Data, data_bytes), (Resource::Nproc, processes)] {
+        let current = getrlimit(resource);
+        let at_most = |limit: Option<u64>| Some(limit.map_or(max, |limit| limit.min(max)));
+        setrlimit(resource, Rlimit { current: at_most(current.current), maximum: at_most(current.maximum) })?;
     }
     Ok(())
 }

@@ -226,7 +226,7 @@ mod tests {
     use super::{Content, Mount, is_writable, unescape};
 
     #[test]
-    fn the_nearest_mount_says_whether_a_path_is_writable() {
+    fn nearest_mount_determines_whether_a_path_is_writable() {
         let mount = |path: &str, content: fn(std::path::PathBuf) -> Content| Mount {
             path: path.into(),
             content: content(path.into()),

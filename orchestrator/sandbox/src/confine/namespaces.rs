@@ -20,7 +20,7 @@ pub(super) fn enter(network: bool) -> Result<(), ConfineError> {
     let mut namespaces = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
     namespaces.set(UnshareFlags::NEWNET, !network);
     namespaces.set(UnshareFlags::NEWUSER, !can_mount);
-    #[expect(deprecated, reason = "what can be unsafe about it concerns descriptors, which stay shared")]
+    #[expect(deprecated, reason = "it is unsafe only for descriptor tables, which are not unshared here")]
     rustix::thread::unshare(namespaces).map_err(failed("unsharing namespaces"))?;
     if !can_mount {
         let write = |file, text: String| fs::write(file, text).map_err(failed("mapping the user"));
@@ -31,10 +31,10 @@ pub(super) fn enter(network: bool) -> Result<(), ConfineError> {
     if !network {
         enable_loopback().map_err(failed("enabling the loopback interface"))?;
     }
-    keep_over_execute(CapabilitySet::SYS_ADMIN).map_err(failed("keeping the capability to mount"))
+    keep_across_exec(CapabilitySet::SYS_ADMIN).map_err(failed("keeping the capability to mount"))
 }
 
-fn keep_over_execute(capability: CapabilitySet) -> rustix::io::Result<()> {
+fn keep_across_exec(capability: CapabilitySet) -> rustix::io::Result<()> {
     let mut sets = capabilities(None)?;
     sets.inheritable |= capability;
     set_capabilities(None, sets)?;
@@ -58,10 +58,10 @@ fn enable_loopback() -> io::Result<()> {
     message.extend(up.to_ne_bytes()); // those that change
     let socket = socket(AddressFamily::NETLINK, SocketType::RAW, None)?; // protocol 0: routes and links
     send(&socket, &message, SendFlags::empty())?;
-    let mut answer = [0; 64];
-    let (_, length) = recv(&socket, &mut answer, RecvFlags::empty())?;
+    let mut response = [0; 64];
+    let (_, length) = recv(&socket, &mut response, RecvFlags::empty())?;
     // An acknowledgement: a header of 16 bytes, then the error number.
-    let error = answer.get(16..20).filter(|_| length >= 20).and_then(|error| error.try_into().ok());
+    let error = response.get(16..20).filter(|_| length >= 20).and_then(|error| error.try_into().ok());
     match error.map(i32::from_ne_bytes) {
         Some(0) => Ok(()),
         Some(error) => Err(io::Error::from_raw_os_error(-error)),

@@ -11,9 +11,9 @@ pub const BUBBLEWRAP_PROGRAMS: [&str; 3] =
     ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
 /// Namespaces without capabilities.
-pub(super) fn namespaces(keeps_namespaces_out: bool, network: bool) -> Vec<OsString> {
+pub(super) fn namespaces(prevents_namespaces: bool, network: bool) -> Vec<OsString> {
     let mut arguments = Arguments::default();
-    if keeps_namespaces_out {
+    if prevents_namespaces {
         arguments.add(["--unshare-user", "--disable-userns"]);
     } else {
         arguments.add(["--unshare-user-try"]);

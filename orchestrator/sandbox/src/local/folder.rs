@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use protocol::SandboxId;
 use tokio::task::spawn_blocking;
 
-use super::process::Serving;
+use super::process::ServerProcesses;
 use crate::placement::{KEPT_LOG_LENGTH, conversation_of, start_error};
 
 /// A socket's path and its final zero fit into 108 bytes.
-const MAX_SOCKET_PATH: usize = 107;
+const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// The folder of one sandbox.
 #[derive(Clone)]
@@ -26,12 +26,12 @@ pub(super) struct SandboxFolder {
 
 impl SandboxFolder {
     /// Returns the folder of a sandbox, which may not exist.
-    pub(super) fn of(state_dir: &Path, sandbox: &SandboxId) -> Result<Self, SandboxError> {
+    pub(super) fn new(state_dir: &Path, sandbox: &SandboxId) -> Result<Self, SandboxError> {
         let folder = Self { path: sandboxes(state_dir).join(sandbox.as_str()) };
         let length = folder.socket().as_os_str().len();
-        if length > MAX_SOCKET_PATH {
+        if length > MAX_SOCKET_PATH_BYTES {
             return Err(start_error(format!(
-                "the path {} has {length} bytes, a unix socket's at most {MAX_SOCKET_PATH}: \
+                "the path {} has {length} bytes, but a unix socket's at most {MAX_SOCKET_PATH_BYTES}: \
                  choose a shorter state folder",
                 folder.socket().display()
             )));
@@ -66,8 +66,8 @@ impl SandboxFolder {
         self.path.join("log")
     }
 
-    /// An empty file in the folder of a sandbox that no sweep removes.
-    fn kept_mark(&self) -> PathBuf {
+    /// An empty file. Sweeps do not remove a sandbox that has it.
+    fn keep_marker(&self) -> PathBuf {
         self.path.join("keep")
     }
 
@@ -87,26 +87,26 @@ impl SandboxFolder {
             .and_then(|()| private(false, &self.workspace()))
             .and_then(|()| match lifetime {
                 Lifetime::Conversation => Ok(()),
-                Lifetime::UntilRemoved => std::fs::write(self.kept_mark(), ""),
+                Lifetime::UntilRemoved => std::fs::write(self.keep_marker(), ""),
             })
-            .map_err(|source| self.failed("creating", source))
+            .map_err(|source| self.error("creating", source))
     }
 
     /// Records the process of the server.
-    pub(super) fn record_server(&self, serving: &Serving) -> Result<(), SandboxError> {
-        serde_json::to_vec(serving)
+    pub(super) fn record_server(&self, processes: &ServerProcesses) -> Result<(), SandboxError> {
+        serde_json::to_vec(processes)
             .map_err(io::Error::other)
             .and_then(|text| std::fs::write(self.record(), text))
-            .map_err(|source| self.failed("recording the server of", source))
+            .map_err(|source| self.error("recording the server of", source))
     }
 
     /// Returns the recorded process. `None` if there is no folder, or the start was aborted before the record.
-    pub(super) fn server(&self) -> Result<Option<Serving>, SandboxError> {
+    pub(super) fn server(&self) -> Result<Option<ServerProcesses>, SandboxError> {
         match std::fs::read(self.record()) {
             // A crash of the host truncated it. Treated as missing.
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(self.failed("reading the server's record of", source)),
+            Err(source) => Err(self.error("reading the server's record of", source)),
         }
     }
 
@@ -136,16 +136,16 @@ impl SandboxFolder {
             other => other,
         });
         let removed = removed.await.unwrap_or_else(|panic| Err(panic.into()));
-        removed.map_err(|source| self.failed("removing", source))
+        removed.map_err(|source| self.error("removing", source))
     }
 
-    fn failed(&self, doing: &str, source: io::Error) -> SandboxError {
+    fn error(&self, doing: &str, source: io::Error) -> SandboxError {
         SandboxError::Host { doing: format!("{doing} the sandbox folder {}", self.path.display()), source }
     }
 }
 
 /// Returns the sandboxes whose folders exist.
-pub(super) fn all_below(state_dir: &Path) -> Result<Vec<SandboxSummary>, SandboxError> {
+pub(super) fn list(state_dir: &Path) -> Result<Vec<SandboxSummary>, SandboxError> {
     let path = sandboxes(state_dir);
     let entries = match std::fs::read_dir(&path) {
         Ok(entries) => entries,
@@ -158,18 +158,18 @@ pub(super) fn all_below(state_dir: &Path) -> Result<Vec<SandboxSummary>, Sandbox
         }
     };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    Ok(names.filter_map(|name| placed(SandboxFolder { path: path.join(&name) }, &name)).collect())
+    Ok(names.filter_map(|name| summarize(SandboxFolder { path: path.join(&name) }, &name)).collect())
 }
 
-fn placed(folder: SandboxFolder, name: &str) -> Option<SandboxSummary> {
-    let is_kept = folder.kept_mark().exists();
-    let runs = folder.server().ok().flatten().is_some_and(|serving| serving.server.is_alive());
+fn summarize(folder: SandboxFolder, name: &str) -> Option<SandboxSummary> {
+    let is_kept = folder.keep_marker().exists();
+    let is_running = folder.server().ok().flatten().is_some_and(|processes| processes.server.is_alive());
     Some(SandboxSummary {
         sandbox: name.parse().ok()?,
         conversation: Some(conversation_of(name)?),
         lifetime: if is_kept { Lifetime::UntilRemoved } else { Lifetime::Conversation },
         image: None,
-        condition: if runs { SandboxState::Running } else { SandboxState::Ended },
+        condition: if is_running { SandboxState::Running } else { SandboxState::Ended },
         created_at: std::fs::metadata(&folder.path)
             .and_then(|found| found.created())
             .ok()

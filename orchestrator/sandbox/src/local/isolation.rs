@@ -5,7 +5,7 @@
 //! calls are refused, and no process has capabilities, not even root.
 //!
 //! **bubblewrap** creates the namespaces with the program of that name. **Landlock** needs no other program: this program
-//! creates them itself ([`crate::confine_if_asked`]), and also restricts with Landlock which files can be opened.
+//! creates them itself ([`crate::confine_if_requested`]), and also restricts with Landlock which files can be opened.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::process::KnownProcess;
 use super::view::View;
 use super::{LocalConfig, RUNTIME, bubblewrap};
-use crate::confine::{AroundBubblewrap, CONFINE_ARGUMENT, Confined, Confinement, Preparation};
+use crate::confine::{BubblewrapHardening, CONFINE_ARGUMENT, Confinement, ConfinementReport, Preparation};
 
 /// bubblewrap takes 16 ms and Landlock less; the timeout allows for hosts under load.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,14 +56,14 @@ pub enum Isolation {
         /// The program.
         program: PathBuf,
         /// Whether it can prevent a sandbox from creating nested namespaces.
-        keeps_namespaces_out: bool,
+        prevents_namespaces: bool,
     },
-    /// Namespaces that this program makes, with Landlock and seccomp.
+    /// Namespaces that this program creates, with Landlock and seccomp.
     Landlock {
         /// The used version of Landlock, at least 3.
         abi: i32,
     },
-    /// Nothing.
+    /// No isolation.
     None,
 }
 
@@ -79,14 +79,14 @@ impl fmt::Display for Isolation {
 
 /// Probes the configured isolation. Must not be dropped before it completes, which takes at most 15 s.
 pub(super) async fn probe(config: &LocalConfig) -> Result<Isolation, SandboxError> {
-    let wanted: &[IsolationKind] = match config.isolation {
+    let kinds: &[IsolationKind] = match config.isolation {
         IsolationChoice::Probe => &[IsolationKind::Bubblewrap, IsolationKind::Landlock],
         IsolationChoice::Only(IsolationKind::Bubblewrap) => &[IsolationKind::Bubblewrap],
         IsolationChoice::Only(IsolationKind::Landlock) => &[IsolationKind::Landlock],
         IsolationChoice::Unsafe => return Ok(Isolation::None),
     };
     let mut reasons = Vec::new();
-    for kind in wanted {
+    for kind in kinds {
         let (name, found) = match kind {
             IsolationKind::Bubblewrap => ("bubblewrap", probe_bubblewrap(config).await),
             IsolationKind::Landlock => ("Landlock", probe_landlock(config).await),
@@ -99,7 +99,7 @@ pub(super) async fn probe(config: &LocalConfig) -> Result<Isolation, SandboxErro
     Err(SandboxError::RuntimeUnavailable {
         runtime: RUNTIME,
         detail: format!(
-            "nothing here isolates a sandbox ({}); install bubblewrap, allow user namespaces, or do without isolation \
+            "this host cannot isolate sandboxes ({}); install bubblewrap, allow user namespaces, or disable isolation \
              with --unsafe-local",
             reasons.join("; ")
         ),
@@ -109,13 +109,13 @@ pub(super) async fn probe(config: &LocalConfig) -> Result<Isolation, SandboxErro
 async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
     let program = config.bubblewrap.iter().find(|path| path.is_file()).ok_or("it is not installed")?;
     let mut reason = String::new();
-    for keeps_namespaces_out in [true, false] {
-        let mut command = around_bubblewrap(&config.launcher, program, config.network)?;
-        command.env_clear().args(bubblewrap::namespaces(keeps_namespaces_out, config.network));
+    for prevents_namespaces in [true, false] {
+        let mut command = bubblewrap_command(&config.launcher, program, config.network)?;
+        command.env_clear().args(bubblewrap::namespaces(prevents_namespaces, config.network));
         // The only program that certainly exists is this one.
         command.args(bubblewrap::mounts(&View::base())).arg("--").arg(program).arg("--version");
-        match outcome(command).await {
-            Ok(_) => return Ok(Isolation::Bubblewrap { program: program.clone(), keeps_namespaces_out }),
+        match run_probe(command).await {
+            Ok(_) => return Ok(Isolation::Bubblewrap { program: program.clone(), prevents_namespaces }),
             Err(failed) => reason = failed,
         }
     }
@@ -125,24 +125,24 @@ async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
 async fn probe_landlock(config: &LocalConfig) -> Result<Isolation, String> {
     let confinement = Confinement { mounts: View::base().mounts().into(), network: config.network };
     let preparation = Preparation { confinement: Some(confinement), ..Preparation::default() };
-    let mut command = prepared(&config.launcher, &preparation).map_err(|error| error.to_string())?;
+    let mut command = launcher_command(&config.launcher, &preparation).map_err(|error| error.to_string())?;
     command.env_clear();
-    let said = outcome(command).await?;
-    let Confined { landlock_abi } = serde_json::from_slice(&said)
-        .map_err(|error| format!("{} does not confine: {error}", config.launcher.display()))?;
+    let report = run_probe(command).await?;
+    let ConfinementReport { landlock_abi } = serde_json::from_slice(&report)
+        .map_err(|error| format!("{} does not support confinement: {error}", config.launcher.display()))?;
     Ok(Isolation::Landlock { abi: landlock_abi })
 }
 
-fn around_bubblewrap(launcher: &Path, bwrap: &Path, network: bool) -> Result<Command, String> {
+fn bubblewrap_command(launcher: &Path, bwrap: &Path, network: bool) -> Result<Command, String> {
     let preparation =
-        Preparation { bubblewrap: Some(AroundBubblewrap { network }), ..Preparation::default() };
-    let mut command = prepared(launcher, &preparation).map_err(|error| error.to_string())?;
+        Preparation { bubblewrap: Some(BubblewrapHardening { network }), ..Preparation::default() };
+    let mut command = launcher_command(launcher, &preparation).map_err(|error| error.to_string())?;
     command.arg(bwrap);
     Ok(command)
 }
 
 /// Returns the launcher with its preparation. A program and its arguments may follow.
-pub(super) fn prepared(launcher: &Path, preparation: &Preparation) -> io::Result<Command> {
+pub(super) fn launcher_command(launcher: &Path, preparation: &Preparation) -> io::Result<Command> {
     let mut command = Command::new(launcher);
     command.arg(CONFINE_ARGUMENT).arg(serde_json::to_string(preparation).map_err(io::Error::other)?);
     Ok(command)
@@ -150,7 +150,7 @@ pub(super) fn prepared(launcher: &Path, preparation: &Preparation) -> io::Result
 
 /// Returns the output of a program, or its error output if it fails. Must not be dropped, and is not interrupted by ^C of a
 /// terminal: if `bwrap` is killed during its start, its process in the namespaces continues.
-pub(super) async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
+pub(super) async fn run_probe(mut command: Command) -> Result<Vec<u8>, String> {
     command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let probe = command.spawn().map_err(|error| error.to_string())?;
@@ -160,16 +160,15 @@ pub(super) async fn outcome(mut command: Command) -> Result<Vec<u8>, String> {
         Err(_) => {
             // A process that cannot be killed is not awaited.
             if let Some(Ok(process)) = pid.map(KnownProcess::with_pid) {
-                let _ = process.end_with_descendants().await;
+                let _ = process.terminate_tree().await;
             }
-            return Err(format!("no answer within {} s", PROBE_TIMEOUT.as_secs()));
+            return Err(format!("no response within {} s", PROBE_TIMEOUT.as_secs()));
         }
     };
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    let complaint: String =
-        complaint.lines().last().unwrap_or_default().chars().take(MAX_QUOTED_CHARS).collect();
-    Err(if complaint.is_empty() { output.status.to_string() } else { complaint })
+    let message = String::from_utf8_lossy(&output.stderr);
+    let message: String = message.lines().last().unwrap_or_default().chars().take(MAX_QUOTED_CHARS).collect();
+    Err(if message.is_empty() { output.status.to_string() } else { message })
 }

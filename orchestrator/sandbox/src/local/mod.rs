@@ -40,7 +40,7 @@ pub use bubblewrap::BUBBLEWRAP_PROGRAMS;
 use folder::SandboxFolder;
 pub use isolation::{Isolation, IsolationChoice, IsolationKind};
 use server_socket::ServerSocket;
-use start::{Bounded, Isolated, ServerStart};
+use start::{SandboxIsolation, SandboxLimits, ServerStart};
 use view::View;
 
 const RUNTIME: &str = "local";
@@ -67,7 +67,7 @@ pub struct LocalConfig {
     pub network: bool,
     /// Files and folders to hide from isolated sandboxes: an engine's socket, a configuration with keys.
     pub hidden: Vec<PathBuf>,
-    /// A program that first calls [`crate::confine_if_asked`], usually this one (`/proc/PID/exe`).
+    /// A program that first calls [`crate::confine_if_requested`], usually this one (`/proc/PID/exe`).
     pub launcher: PathBuf,
     /// Candidates for the path of `bwrap`, usually [`BUBBLEWRAP_PROGRAMS`].
     pub bubblewrap: Vec<PathBuf>,
@@ -84,7 +84,7 @@ pub const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 impl LocalConfig {
     /// Returns the name of a sandbox's control groups. It contains the installation, because ids of installations may be equal.
-    fn group_of(&self, sandbox: &SandboxId) -> String {
+    fn group_name(&self, sandbox: &SandboxId) -> String {
         format!("{}.{sandbox}", self.secret.owner())
     }
 
@@ -124,7 +124,7 @@ impl LocalProvider {
             // A separate task, which continues if this future is dropped.
             let probed = self.removals.spawn(async move { isolation::probe(&config).await });
             probed.await.unwrap_or_else(|panic| {
-                Err(SandboxError::Host { doing: "trying out isolation".into(), source: panic.into() })
+                Err(SandboxError::Host { doing: "probing isolation".into(), source: panic.into() })
             })
         };
         self.isolation.get_or_try_init(probe).await
@@ -138,15 +138,14 @@ impl LocalProvider {
         let probe = || async {
             let config = Arc::clone(&self.config);
             let probed = self.removals.spawn(async move { Bounds::probe(&config).await });
-            probed.await.map_err(|panic| SandboxError::Host {
-                doing: "trying out bounds".into(),
-                source: panic.into(),
-            })
+            probed
+                .await
+                .map_err(|panic| SandboxError::Host { doing: "probing limits".into(), source: panic.into() })
         };
         self.bounds.get_or_try_init(probe).await
     }
 
-    async fn place(
+    async fn start_sandbox(
         &self,
         sandbox: &SandboxId,
         spec: &SandboxSpec,
@@ -169,13 +168,13 @@ impl LocalProvider {
             key: self.config.secret.key_of(sandbox),
             environment: self.config.environment.clone(),
             idle_timeout: self.config.idle_timeout,
-            bounded: Bounded {
+            limits: SandboxLimits {
                 bounds,
-                name: self.config.group_of(sandbox),
+                name: self.config.group_name(sandbox),
                 resources: spec.resources,
                 launcher: self.config.launcher.clone(),
             },
-            isolated: self.isolated(isolation, &folder, &working_dir, &binary, &spec.volumes)?,
+            isolation: self.sandbox_isolation(isolation, &folder, &working_dir, &binary, &spec.volumes)?,
             binary,
             working_dir,
         };
@@ -190,30 +189,30 @@ impl LocalProvider {
     }
 
     /// Returns the isolation of one sandbox. `None` without isolation.
-    fn isolated(
+    fn sandbox_isolation(
         &self,
         isolation: &Isolation,
         folder: &SandboxFolder,
         working_dir: &Path,
         binary: &Path,
         volumes: &[Volume],
-    ) -> Result<Option<Isolated>, SandboxError> {
+    ) -> Result<Option<SandboxIsolation>, SandboxError> {
         if *isolation == Isolation::None {
             return Ok(None);
         }
         View::link_tools(&self.config, folder).map_err(|source| SandboxError::Host {
-            doing: format!("making the home {}", folder.home().display()),
+            doing: format!("creating the home {}", folder.home().display()),
             source,
         })?;
-        Ok(Some(Isolated {
+        Ok(Some(SandboxIsolation {
             isolation: isolation.clone(),
-            view: View::of(&self.config, folder, working_dir, binary, volumes)?,
+            view: View::for_sandbox(&self.config, folder, working_dir, binary, volumes)?,
             network: self.config.network,
         }))
     }
 
     fn folder(&self, sandbox: &SandboxId) -> Result<SandboxFolder, SandboxError> {
-        SandboxFolder::of(&self.config.state_dir, sandbox)
+        SandboxFolder::new(&self.config.state_dir, sandbox)
     }
 
     fn address(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
@@ -243,10 +242,10 @@ impl SandboxProvider for LocalProvider {
         let (config, left) = (Arc::clone(&self.config), sandbox.clone());
         let unfinished = UnfinishedStart::new(&self.removals, async move {
             if let Err(error) = remove(&config, &left).await {
-                tracing::warn!(sandbox = %left, %error, "removing what a failed start left");
+                tracing::warn!(sandbox = %left, %error, "cannot remove the sandbox of a failed start");
             }
         });
-        let started = self.place(&sandbox, spec, unfinished.steps(), on_progress).await;
+        let started = self.start_sandbox(&sandbox, spec, unfinished.steps(), on_progress).await;
         Ok(Box::new(unfinished.finish(started).await?))
     }
 
@@ -260,7 +259,7 @@ impl SandboxProvider for LocalProvider {
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        folder::all_below(&self.config.state_dir)
+        folder::list(&self.config.state_dir)
     }
 
     fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
@@ -302,14 +301,14 @@ impl SandboxMonitoring for LocalProvider {
 
 /// Kills a sandbox's processes, removes its control groups and deletes its folder, with the record of its process last.
 async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), SandboxError> {
-    let folder = SandboxFolder::of(&config.state_dir, sandbox)?;
-    if let Some(serving) = folder.server()? {
-        serving.end().await.map_err(|source| SandboxError::Host {
-            doing: format!("ending the server of sandbox {sandbox}, process {}", serving.server.pid),
+    let folder = SandboxFolder::new(&config.state_dir, sandbox)?;
+    if let Some(processes) = folder.server()? {
+        processes.terminate().await.map_err(|source| SandboxError::Host {
+            doing: format!("terminating the server of sandbox {sandbox}, process {}", processes.server.pid),
             source,
         })?;
     }
-    let group = config.group_of(sandbox);
+    let group = config.group_name(sandbox);
     bounds::remove(&config.control_groups, &group).await.map_err(|source| SandboxError::Host {
         doing: format!("removing the control groups {group}"),
         source,

@@ -15,26 +15,26 @@ const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(4);
 
 /// The server's process, and its isolating parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Serving {
+pub(super) struct ServerProcesses {
     /// The process that receives SIGTERM.
     #[serde(flatten)]
     pub(super) server: KnownProcess,
-    /// Its parent `bwrap`, which exits after it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) around: Option<KnownProcess>,
+    /// Its parent, which isolates it and exits after it.
+    #[serde(rename = "around", default, skip_serializing_if = "Option::is_none")]
+    pub(super) isolator: Option<KnownProcess>,
 }
 
-impl Serving {
-    /// Creates the record of a server without isolation.
-    pub(super) fn alone(server: KnownProcess) -> Self {
-        Self { server, around: None }
+impl ServerProcesses {
+    /// Creates the record of a server without isolation, or of one whose process in the namespaces is not known yet.
+    pub(super) fn from_process(server: KnownProcess) -> Self {
+        Self { server, isolator: None }
     }
 
     /// Terminates all of these processes.
-    pub(super) async fn end(&self) -> io::Result<()> {
-        self.server.end_with_descendants().await?;
-        match &self.around {
-            Some(around) => around.await_end().await,
+    pub(super) async fn terminate(&self) -> io::Result<()> {
+        self.server.terminate_tree().await?;
+        match &self.isolator {
+            Some(isolator) => isolator.wait_or_kill().await,
             None => Ok(()),
         }
     }
@@ -62,28 +62,29 @@ impl KnownProcess {
     }
 
     /// Sends SIGTERM, then SIGKILL, and kills remaining descendants.
-    pub(super) async fn end_with_descendants(&self) -> io::Result<()> {
+    pub(super) async fn terminate_tree(&self) -> io::Result<()> {
         let Some(handle) = self.open()? else {
             return Ok(());
         };
         let descendants = self.descendants()?;
         // On a blocking thread, for at most three grace periods: the runtime has no safe way to wait for a pidfd.
-        let ended = spawn_blocking(move || -> io::Result<bool> {
-            let is_ended = signal_and_wait(&handle, Signal::TERM)? || signal_and_wait(&handle, Signal::KILL)?;
-            Ok(is_ended && kill_all(&descendants)?)
+        let exited = spawn_blocking(move || -> io::Result<bool> {
+            let has_exited =
+                signal_and_wait(&handle, Signal::TERM)? || signal_and_wait(&handle, Signal::KILL)?;
+            Ok(has_exited && kill_all(&descendants)?)
         });
-        must_have_ended(ended.await)
+        require_exit(exited.await)
     }
 
     /// Waits until the process exits, and kills it if it does not.
-    async fn await_end(&self) -> io::Result<()> {
+    async fn wait_or_kill(&self) -> io::Result<()> {
         let Some(handle) = self.open()? else {
             return Ok(());
         };
-        let ended = spawn_blocking(move || -> io::Result<bool> {
+        let exited = spawn_blocking(move || -> io::Result<bool> {
             Ok(wait(&handle, TERMINATION_GRACE_PERIOD)? || signal_and_wait(&handle, Signal::KILL)?)
         });
-        must_have_ended(ended.await)
+        require_exit(exited.await)
     }
 
     /// Opens a handle of this process. `None` if it has exited.
@@ -119,9 +120,9 @@ impl KnownProcess {
     }
 }
 
-/// Whether the process ended in time.
+/// Whether the process exited in time.
 fn signal_and_wait(process: &OwnedFd, signal: Signal) -> io::Result<bool> {
-    ignore_ended(pidfd_send_signal(process, signal))?;
+    ignore_exited(pidfd_send_signal(process, signal))?;
     wait(process, TERMINATION_GRACE_PERIOD)
 }
 
@@ -130,7 +131,7 @@ pub(super) fn kill_all(processes: &[KnownProcess]) -> io::Result<bool> {
     let mut handles = Vec::with_capacity(processes.len());
     for process in processes {
         if let Some(handle) = process.open()? {
-            ignore_ended(pidfd_send_signal(&handle, Signal::KILL))?;
+            ignore_exited(pidfd_send_signal(&handle, Signal::KILL))?;
             handles.push(handle);
         }
     }
@@ -143,20 +144,20 @@ pub(super) fn kill_all(processes: &[KnownProcess]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether the process ended in time.
-fn wait(process: &OwnedFd, patience: Duration) -> io::Result<bool> {
-    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
-    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience))? > 0) // readable: it has ended
+/// Whether the process exited in time.
+fn wait(process: &OwnedFd, timeout: Duration) -> io::Result<bool> {
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout))? > 0) // readable: it has exited
 }
 
-fn must_have_ended(ended: Result<io::Result<bool>, tokio::task::JoinError>) -> io::Result<()> {
-    match ended.unwrap_or_else(|panic| Err(panic.into()))? {
+fn require_exit(exited: Result<io::Result<bool>, tokio::task::JoinError>) -> io::Result<()> {
+    match exited.unwrap_or_else(|panic| Err(panic.into()))? {
         true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::TimedOut, "it does not end when it is killed")),
+        false => Err(io::Error::new(io::ErrorKind::TimedOut, "it did not exit after SIGKILL")),
     }
 }
 
-fn ignore_ended(result: rustix::io::Result<()>) -> io::Result<()> {
+fn ignore_exited(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Err(rustix::io::Errno::SRCH) => Ok(()),
         other => Ok(other?),
@@ -194,7 +195,7 @@ mod tests {
     use super::{KnownProcess, parse_stat};
 
     #[test]
-    fn a_hostile_name_does_not_shift_the_fields() {
+    fn process_name_with_parentheses_does_not_shift_fields() {
         let fields: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
         let stat = parse_stat(&format!("77 (a) R 1 (b) S {}", fields.join(" "))).unwrap();
         assert_eq!((stat.parent, stat.start_time_ticks), (4, 22));
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn process_ends_with_descendants_but_not_when_id_was_reused() {
+    async fn process_tree_is_terminated_unless_its_id_was_reused() {
         let mut child =
             Command::new("sh").args(["-c", "sleep 1000 & wait"]).stdin(Stdio::null()).spawn().unwrap();
         let known = KnownProcess::with_pid(child.id().try_into().unwrap()).unwrap();
@@ -212,10 +213,10 @@ mod tests {
         let sleeping = known.descendants().unwrap();
 
         let other = KnownProcess { start_time_ticks: known.start_time_ticks + 1, ..known.clone() };
-        other.end_with_descendants().await.unwrap();
-        assert!(child.try_wait().unwrap().is_none(), "another process was meant");
+        other.terminate_tree().await.unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "it is another process");
 
-        known.end_with_descendants().await.unwrap();
+        known.terminate_tree().await.unwrap();
         child.wait().unwrap();
         for sleeping in sleeping {
             if let Some(handle) = sleeping.open().unwrap() {

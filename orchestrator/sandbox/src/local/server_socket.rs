@@ -20,18 +20,18 @@ impl Connector for ServerSocket {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         let path = self.folder.socket();
         let failed = |source: io::Error| {
-            let doing = format!("asking which process listens on {}", path.display());
+            let doing = format!("identifying the process that listens on {}", path.display());
             ConnectError::Failed { doing, source }
         };
-        let serving = self.folder.server().map_err(|error| failed(io::Error::other(error)))?;
-        let gone = || ConnectError::Gone(format!("the server of {} has ended", path.display()));
-        let server = serving.ok_or_else(gone)?.server;
+        let processes = self.folder.server().map_err(|error| failed(io::Error::other(error)))?;
+        let gone = || ConnectError::Gone(format!("the server of {} has exited", path.display()));
+        let server = processes.ok_or_else(gone)?.server;
         let stream = UnixSocket::at(path.clone()).connect().await?;
         let peer = stream.peer_cred().map_err(failed)?.pid();
         if peer != Some(server.pid) {
             let peer = peer.map(|pid| pid.to_string()).unwrap_or_default();
             return Err(ConnectError::Gone(format!(
-                "the process {peer} listens on {} in the place of the sandbox's server, process {}",
+                "the process {peer} listens on {} instead of the sandbox's server, process {}",
                 path.display(),
                 server.pid
             )));
@@ -48,27 +48,27 @@ mod tests {
     use engine::sandbox::Lifetime;
     use tokio::net::UnixListener;
 
-    use super::super::process::{KnownProcess, Serving};
+    use super::super::process::{KnownProcess, ServerProcesses};
     use super::*;
 
     #[tokio::test]
-    async fn only_the_process_on_record_is_connected_to() {
+    async fn connection_is_refused_unless_the_recorded_process_listens() {
         let state = tempfile::tempdir().unwrap();
-        let folder = SandboxFolder::of(state.path(), &"glovebox-c".parse().unwrap()).unwrap();
+        let folder = SandboxFolder::new(state.path(), &"glovebox-c".parse().unwrap()).unwrap();
         folder.create(Lifetime::Conversation).unwrap();
         let socket = ServerSocket { folder: folder.clone() };
         let listener = UnixListener::bind(folder.socket()).unwrap();
         assert!(matches!(socket.connect().await, Err(ConnectError::Gone(_))), "there is no record");
 
         let this = KnownProcess::with_pid(std::process::id().try_into().unwrap()).unwrap();
-        folder.record_server(&Serving::alone(this)).unwrap();
+        folder.record_server(&ServerProcesses::from_process(this)).unwrap();
         assert!(socket.connect().await.is_ok());
 
         let mut other = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
         let known = KnownProcess::with_pid(other.id().try_into().unwrap()).unwrap();
-        folder.record_server(&Serving::alone(known)).unwrap();
+        folder.record_server(&ServerProcesses::from_process(known)).unwrap();
         let error = socket.connect().await.err().unwrap().to_string();
-        assert!(error.contains("in the place of the sandbox's server"), "{error}");
+        assert!(error.contains("instead of the sandbox's server"), "{error}");
         other.kill().unwrap();
         other.wait().unwrap();
         drop(listener);

@@ -106,7 +106,7 @@ impl View {
     ///
     /// # Errors
     /// A volume is not a path of the host.
-    pub(super) fn of(
+    pub(super) fn for_sandbox(
         config: &LocalConfig,
         folder: &SandboxFolder,
         workspace: &Path,
@@ -150,13 +150,14 @@ impl View {
     /// Returns the visible folders of a `PATH`.
     pub(super) fn search_path(&self, path: &OsStr) -> OsString {
         let folders = std::env::split_paths(path);
-        let seen = folders.filter(|folder| folder.canonicalize().is_ok_and(|folder| self.shows(&folder)));
+        let visible =
+            folders.filter(|folder| folder.canonicalize().is_ok_and(|folder| self.is_visible(&folder)));
         // Cannot fail: the parts contain no separator.
-        std::env::join_paths(seen).unwrap_or_else(|_| path.to_owned())
+        std::env::join_paths(visible).unwrap_or_else(|_| path.to_owned())
     }
 
     /// Whether a path without links has the same target as outside.
-    fn shows(&self, path: &Path) -> bool {
+    fn is_visible(&self, path: &Path) -> bool {
         let above = self.0.iter().filter(|each| path.starts_with(&each.path));
         match above.max_by_key(|each| each.path.components().count()) {
             Some(Mount { path, content: Content::ReadOnly(source) | Content::Writable(source) }) => {
@@ -221,7 +222,7 @@ impl View {
             return;
         }
         self.0.retain(|each| !each.path.starts_with(&hidden) || own.contains(&each.path));
-        if self.shows(&hidden) {
+        if self.is_visible(&hidden) {
             self.add(hidden, Content::Hidden);
         }
     }
@@ -294,7 +295,7 @@ pub(super) fn check_owner(workspace: &Path, isolation: &Isolation) -> Result<(),
         return Ok(());
     }
     let reason = format!(
-        "it belongs to user {}, and root in a sandbox has no power over other users' files; run this as that user",
+        "it belongs to user {}, and root in a sandbox cannot write other users' files; run glovebox as that user",
         found.uid()
     );
     Err(unusable_workspace(workspace, reason))
@@ -309,7 +310,7 @@ mod tests {
     use super::{Content, Mount, PublicPart, View, public_part};
 
     #[test]
-    fn the_search_path_has_only_folders_that_are_seen() {
+    fn search_path_contains_only_visible_folders() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let folders = ["bin", "home/bin", "home/tools/bin", "tmp/bin"].map(|path| root.join(path));
@@ -319,12 +320,12 @@ mod tests {
         view.add_read_only(root.join("home/tools"));
         view.add(root.join("tmp"), Content::Writable(root.join("own")));
         let path = std::env::join_paths(&folders).unwrap();
-        let seen: Vec<PathBuf> = std::env::split_paths(&view.search_path(&path)).collect();
-        assert_eq!(seen, [root.join("bin"), root.join("home/tools/bin")]);
+        let visible: Vec<PathBuf> = std::env::split_paths(&view.search_path(&path)).collect();
+        assert_eq!(visible, [root.join("bin"), root.join("home/tools/bin")]);
     }
 
     #[test]
-    fn a_folder_with_secrets_is_shown_entry_by_entry() {
+    fn folder_with_secrets_is_mounted_entry_by_entry() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         std::fs::set_permissions(root, Permissions::from_mode(0o755)).unwrap();
@@ -341,7 +342,7 @@ mod tests {
 
         assert!(matches!(public_part(&root.join("public")), PublicPart::All));
         let PublicPart::Some(mut mounts) = public_part(root) else {
-            panic!("shown as a whole, or not at all")
+            panic!("mounted as a whole, or not at all")
         };
         mounts.sort_by(|one, other| one.path.cmp(&other.path));
         let read_only =

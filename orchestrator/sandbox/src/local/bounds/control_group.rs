@@ -64,18 +64,18 @@ impl ControlGroups {
     pub(super) fn probe(file_system: &Path) -> Result<Self, String> {
         let groups = Self { hierarchies: hierarchies(file_system) };
         let name = format!("probe-{}", std::process::id());
-        let made = groups.enable().and_then(|()| groups.create(&name, &ResourceLimits::default()));
+        let created = groups.enable().and_then(|()| groups.create(&name, &ResourceLimits::default()));
         for hierarchy in &groups.hierarchies {
             let _ = fs::remove_dir(hierarchy.group(&name));
             let _ = fs::remove_dir(hierarchy.parent());
         }
-        made.map_err(|error| format!("no control group can be made: {error}"))?;
+        created.map_err(|error| format!("control groups cannot be created: {error}"))?;
         Ok(groups)
     }
 
     /// Enables the controllers for child groups, as version 2 requires.
     fn enable(&self) -> io::Result<()> {
-        for hierarchy in self.hierarchies.iter().filter(|one| one.bounds == Bounds::Everything) {
+        for hierarchy in self.hierarchies.iter().filter(|hierarchy| hierarchy.bounds == Bounds::Everything) {
             enable_in(&hierarchy.root)?;
         }
         Ok(())
@@ -120,7 +120,7 @@ impl Hierarchy {
 
     fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<PathBuf> {
         let group = self.group(name);
-        self.make_folder(&group)?;
+        self.create_folder(&group)?;
         for Setting { file, value, is_needed } in self.bounds.settings(resources) {
             match write(&group.join(file), &value) {
                 Err(error) if is_needed => return Err(error),
@@ -130,20 +130,20 @@ impl Hierarchy {
         Ok(group.join(MEMBERS))
     }
 
-    fn make_folder(&self, group: &Path) -> io::Result<()> {
+    fn create_folder(&self, group: &Path) -> io::Result<()> {
         let mut attempt = 0;
         loop {
-            let made = self.make_parent().and_then(|()| fs::create_dir(group));
+            let created = self.create_parent().and_then(|()| fs::create_dir(group));
             attempt += 1;
-            match made {
+            match created {
                 Err(error) if error.kind() == ErrorKind::NotFound && attempt < MAX_CREATION_ATTEMPTS => {}
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
-                made => return made.map_err(|error| about("making", group, error)),
+                result => return result.map_err(|error| with_path("creating", group, error)),
             }
         }
     }
 
-    fn make_parent(&self) -> io::Result<()> {
+    fn create_parent(&self) -> io::Result<()> {
         match fs::create_dir(self.parent()) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
             _ if self.bounds == Bounds::Everything => enable_in(&self.parent()),
@@ -160,7 +160,7 @@ impl Hierarchy {
             match fs::remove_dir(&group) {
                 Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
                 Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(about("removing", &group, error));
+                    return Err(with_path("removing", &group, error));
                 }
                 _ => {
                     // Fails while it contains other groups.
@@ -174,7 +174,7 @@ impl Hierarchy {
             killed.unwrap_or_else(|panic| Err(panic.into()))?;
             sleep(REMOVAL_RETRY_INTERVAL).await;
         }
-        Err(about("removing", &group, ErrorKind::TimedOut.into()))
+        Err(with_path("removing", &group, ErrorKind::TimedOut.into()))
     }
 }
 
@@ -207,7 +207,7 @@ impl Bounds {
 }
 
 /// The kernel's minimum is a millisecond.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bound needs no more")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an approximate limit suffices")]
 fn quota(cpus: f64) -> u64 {
     ((cpus * f64::from(CPU_PERIOD)) as u64).max(1000)
 }
@@ -232,10 +232,10 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
         .write(true)
         .open(file)
         .and_then(|mut opened| io::Write::write_all(&mut opened, text.as_bytes()))
-        .map_err(|error| about("writing", file, error))
+        .map_err(|error| with_path("writing", file, error))
 }
 
-fn about(doing: &str, path: &Path, error: io::Error) -> io::Error {
+fn with_path(doing: &str, path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{doing} {}: {error}", path.display()))
 }
 
@@ -246,9 +246,9 @@ mod tests {
     use super::{Bounds, quota};
 
     #[test]
-    fn both_versions_are_told_the_same() {
+    fn both_versions_have_the_same_settings() {
         let resources = ResourceLimits { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 };
-        let told = |bounds: Bounds| {
+        let settings = |bounds: Bounds| {
             let settings = bounds.settings(&resources).into_iter();
             settings
                 .map(|setting| format!("{}={}", setting.file, setting.value))
@@ -256,11 +256,11 @@ mod tests {
                 .join(" ")
         };
         assert_eq!(
-            told(Bounds::Everything),
+            settings(Bounds::Everything),
             "memory.max=1073741824 memory.swap.max=0 cpu.max=150000 100000 pids.max=100"
         );
         assert_eq!(
-            [Bounds::Memory, Bounds::Processors, Bounds::Processes].map(told),
+            [Bounds::Memory, Bounds::Processors, Bounds::Processes].map(settings),
             [
                 "memory.limit_in_bytes=1073741824 memory.memsw.limit_in_bytes=1073741824",
                 "cpu.cfs_period_us=100000 cpu.cfs_quota_us=150000",

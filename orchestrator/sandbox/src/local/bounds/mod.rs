@@ -37,7 +37,7 @@ impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Groups(_) => f.write_str("memory, processors and processes (control groups)"),
-            Kind::Scopes(_) => f.write_str("memory, processors and processes (a scope of systemd)"),
+            Kind::Scopes(_) => f.write_str("memory, processors and processes (systemd scope)"),
             Kind::Limits(reason) if geteuid().is_root() => {
                 write!(f, "memory of each process, neither processors nor processes ({reason})")
             }
@@ -63,24 +63,27 @@ impl Bounds {
 
     /// Creates the limits of the sandbox with this name. Returns the launcher as a command that enters them, performs its
     /// preparation, and executes the program that is appended.
-    pub(super) fn begin(
+    pub(super) fn command(
         &self,
         launcher: &Path,
         name: &str,
         resources: &ResourceLimits,
         preparation: Preparation,
     ) -> std::io::Result<Command> {
-        let prepared = |preparation| isolation::prepared(launcher, &preparation);
+        let launcher_command = |preparation| isolation::launcher_command(launcher, &preparation);
         match &self.0 {
             Kind::Groups(groups) => {
                 let groups = groups.create(name, resources)?;
-                prepared(Preparation { groups, ..preparation })
+                launcher_command(Preparation { groups, ..preparation })
             }
             Kind::Scopes(scopes) => {
-                let launched = prepared(Preparation { forgotten: scopes.environment(), ..preparation })?;
-                Ok(scopes.around(name, resources, launched.as_std()))
+                let command =
+                    launcher_command(Preparation { removed_variables: scopes.environment(), ..preparation })?;
+                Ok(scopes.wrap(name, resources, command.as_std()))
             }
-            Kind::Limits(_) => prepared(Preparation { limits: Some(limits(resources)?), ..preparation }),
+            Kind::Limits(_) => {
+                launcher_command(Preparation { limits: Some(limits(resources)?), ..preparation })
+            }
         }
     }
 }
@@ -96,10 +99,10 @@ fn processes_of_this_user() -> std::io::Result<u64> {
     let own = geteuid().as_raw().to_string();
     let entries = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.path());
     // A process that exits meanwhile does not count.
-    Ok(entries.filter_map(|process| threads_if_of(&own, &process)).sum())
+    Ok(entries.filter_map(|process| threads_of_user(&own, &process)).sum())
 }
 
-fn threads_if_of(user: &str, process: &Path) -> Option<u64> {
+fn threads_of_user(user: &str, process: &Path) -> Option<u64> {
     process.file_name()?.to_str()?.parse::<u32>().ok()?;
     let status = std::fs::read_to_string(process.join("status")).ok()?;
     let field =

@@ -25,7 +25,7 @@ const LINGERING: &str = "/var/lib/systemd/linger";
 const RUNTIME_DIR: &str = "XDG_RUNTIME_DIR";
 
 /// Prints the limits of a scope, one per line.
-const TELL: &str =
+const PRINT_LIMITS_SCRIPT: &str =
     "cd \"/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)\" && cat memory.max cpu.max pids.max";
 
 /// The way to request scopes.
@@ -34,40 +34,41 @@ pub(super) struct Scopes {
     program: PathBuf,
     /// The user's runtime folder. `None` for root, who uses the system manager.
     runtime_dir: Option<PathBuf>,
-    /// Whether the manager kills the whole scope if one process runs out of memory, unless configured otherwise.
-    is_told_to_go_on: bool,
+    /// Whether to set `OOMPolicy=continue`, which old versions do not support. By default, the manager kills the whole scope if
+    /// one process runs out of memory.
+    sets_oom_policy: bool,
 }
 
 impl Scopes {
     /// Creates a scope and inspects its limits as a probe. The error is one line. Must not be dropped before it completes.
     pub(super) async fn probe(config: &LocalConfig) -> Result<Self, String> {
         if !Path::new(SYSTEMD_MARKER).exists() || !config.control_groups.join("cgroup.controllers").exists() {
-            return Err("systemd makes no scopes here".into());
+            return Err("systemd cannot create scopes here".into());
         }
         let is_root = geteuid().is_root();
         let runtime_dir = config.runtime_dir.clone().filter(|_| !is_root);
         if !is_root && (runtime_dir.is_none() || !outlives_sessions(config)) {
             return Err(
-                "your scopes would end with your session (`loginctl enable-linger` keeps them)".into()
+                "systemd scopes would stop with your session (`loginctl enable-linger` prevents that)".into(),
             );
         }
         let program = PROGRAMS.iter().map(PathBuf::from).find(|path| path.is_file());
         let program = program.ok_or("systemd-run is not installed")?;
         let mut reason = String::new();
-        for is_told_to_go_on in [true, false] {
-            let scopes =
-                Self { program: program.clone(), runtime_dir: runtime_dir.clone(), is_told_to_go_on };
-            let mut tell = std::process::Command::new("/bin/sh");
-            tell.args(["-c", TELL]);
-            let told = isolation::outcome(scopes.around("probe", &ResourceLimits::default(), &tell)).await;
-            match told.map(|told| String::from_utf8_lossy(&told).into_owned()) {
-                Ok(told)
-                    if told.lines().count() == 3 && !told.lines().any(|line| line.starts_with("max")) =>
+        for sets_oom_policy in [true, false] {
+            let scopes = Self { program: program.clone(), runtime_dir: runtime_dir.clone(), sets_oom_policy };
+            let mut print_limits = std::process::Command::new("/bin/sh");
+            print_limits.args(["-c", PRINT_LIMITS_SCRIPT]);
+            let printed =
+                isolation::run_probe(scopes.wrap("probe", &ResourceLimits::default(), &print_limits)).await;
+            match printed.map(|limits| String::from_utf8_lossy(&limits).into_owned()) {
+                Ok(limits)
+                    if limits.lines().count() == 3 && !limits.lines().any(|line| line.starts_with("max")) =>
                 {
                     return Ok(scopes);
                 }
-                Ok(told) => reason = format!("systemd's scopes are bounded by {:?} only", told.trim()),
-                Err(error) => reason = format!("systemd makes no scope: {error}"),
+                Ok(limits) => reason = format!("systemd scopes have only the limits {:?}", limits.trim()),
+                Err(error) => reason = format!("systemd cannot create a scope: {error}"),
             }
         }
         Err(reason)
@@ -79,32 +80,32 @@ impl Scopes {
     }
 
     /// Returns the command in a new scope.
-    pub(super) fn around(
+    pub(super) fn wrap(
         &self,
         name: &str,
         resources: &ResourceLimits,
         command: &std::process::Command,
     ) -> Command {
-        let mut around = Command::new("/usr/bin/env");
+        let mut wrapper = Command::new("/usr/bin/env");
         if let Some(runtime_dir) = &self.runtime_dir {
             let mut variable = OsString::from(format!("{RUNTIME_DIR}="));
             variable.push(runtime_dir);
-            around.arg(variable);
+            wrapper.arg(variable);
         }
-        around.arg(&self.program).args(["--scope", "--quiet", "--collect", "--no-ask-password"]);
+        wrapper.arg(&self.program).args(["--scope", "--quiet", "--collect", "--no-ask-password"]);
         if self.runtime_dir.is_some() {
-            around.arg("--user");
+            wrapper.arg("--user");
         }
-        around.arg(format!("--description=glovebox {name}"));
-        for property in properties(resources, self.is_told_to_go_on) {
-            around.arg("--property").arg(property);
+        wrapper.arg(format!("--description=glovebox {name}"));
+        for property in properties(resources, self.sets_oom_policy) {
+            wrapper.arg("--property").arg(property);
         }
-        around.arg("--").arg(command.get_program()).args(command.get_args());
-        around
+        wrapper.arg("--").arg(command.get_program()).args(command.get_args());
+        wrapper
     }
 }
 
-fn properties(resources: &ResourceLimits, is_told_to_go_on: bool) -> Vec<String> {
+fn properties(resources: &ResourceLimits, sets_oom_policy: bool) -> Vec<String> {
     let ResourceLimits { memory_bytes, cpus, pids, .. } = resources;
     let mut properties = vec![
         format!("MemoryMax={memory_bytes}"),
@@ -112,7 +113,7 @@ fn properties(resources: &ResourceLimits, is_told_to_go_on: bool) -> Vec<String>
         format!("CPUQuota={:.0}%", (cpus * 100.0).max(1.0)),
         format!("TasksMax={pids}"),
     ];
-    if is_told_to_go_on {
+    if sets_oom_policy {
         properties.push("OOMPolicy=continue".into());
     }
     properties
@@ -120,8 +121,8 @@ fn properties(resources: &ResourceLimits, is_told_to_go_on: bool) -> Vec<String>
 
 fn outlives_sessions(config: &LocalConfig) -> bool {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let ends_with_it = own.contains(&format!("/user@{}.service/", geteuid().as_raw()));
-    ends_with_it || config.user.as_ref().is_some_and(|user| Path::new(LINGERING).join(user).exists())
+    let stops_with_manager = own.contains(&format!("/user@{}.service/", geteuid().as_raw()));
+    stops_with_manager || config.user.as_ref().is_some_and(|user| Path::new(LINGERING).join(user).exists())
 }
 
 #[cfg(test)]
@@ -131,7 +132,7 @@ mod tests {
     use super::properties;
 
     #[test]
-    fn a_scope_is_told_its_bounds() {
+    fn scope_properties_contain_all_limits() {
         let resources = ResourceLimits { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 };
         let expected = ["MemoryMax=1073741824", "MemorySwapMax=0", "CPUQuota=150%", "TasksMax=100"];
         assert_eq!(properties(&resources, false), expected);

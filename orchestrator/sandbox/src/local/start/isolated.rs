@@ -12,11 +12,11 @@ use engine::sandbox::SandboxError;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-use super::super::process::{KnownProcess, Serving};
+use super::super::process::{KnownProcess, ServerProcesses};
 use super::super::view::View;
 use super::super::{Isolation, bubblewrap};
 use super::{START_TIMEOUT, ServerStart};
-use crate::confine::{AroundBubblewrap, Confinement, Preparation};
+use crate::confine::{BubblewrapHardening, Confinement, Preparation};
 use crate::connect::UnixSocket;
 
 /// Initial delay between attempts to connect to a starting server. It doubles each time, so that many concurrent starts do not
@@ -25,43 +25,46 @@ const MIN_CONNECT_INTERVAL: Duration = Duration::from_millis(2);
 const MAX_CONNECT_INTERVAL: Duration = Duration::from_millis(32);
 
 /// The isolation of a sandbox.
-pub(in super::super) struct Isolated {
+pub(in super::super) struct SandboxIsolation {
     pub(in super::super) isolation: Isolation,
     pub(in super::super) view: View,
     pub(in super::super) network: bool,
 }
 
 impl ServerStart {
-    pub(super) async fn start_isolated(&self, isolated: &Isolated) -> Result<(), SandboxError> {
-        let mut command = self.command(isolated)?;
+    pub(super) async fn start_isolated(&self, isolation: &SandboxIsolation) -> Result<(), SandboxError> {
+        let mut command = self.isolated_command(isolation)?;
         command.arg(&self.binary);
-        self.serve(&mut command, "--detached"); // in a session of its own, without streams once it listens
-        command.env_clear().envs(self.environment_inside(&isolated.view)).current_dir("/");
+        self.add_server_arguments(&mut command, "--detached"); // in a session of its own, without streams once it listens
+        command.env_clear().envs(self.environment_inside(&isolation.view)).current_dir("/");
         let mut started = self.spawn(&mut command, Stdio::null()).await?;
-        let outermost = self.known(started.id())?;
-        self.folder.record_server(&Serving::alone(outermost.clone()))?;
+        let isolator = self.known(started.id())?;
+        self.folder.record_server(&ServerProcesses::from_process(isolator.clone()))?;
         match timeout(START_TIMEOUT, self.wait_until_it_listens(&mut started)).await {
             Ok(listens) => listens?,
-            Err(_) => return Err(self.failed(format!("no answer within {} s", START_TIMEOUT.as_secs()))),
+            Err(_) => return Err(self.failed(format!("no response within {} s", START_TIMEOUT.as_secs()))),
         }
-        self.folder.record_server(&self.first_inside(outermost)?)
+        self.folder.record_server(&self.server_processes(isolator)?)
     }
 
     /// Returns the command of which the server's binary is an argument.
-    fn command(&self, isolated: &Isolated) -> Result<Command, SandboxError> {
-        let Isolated { isolation, view, network } = isolated;
+    fn isolated_command(&self, isolation: &SandboxIsolation) -> Result<Command, SandboxError> {
+        let SandboxIsolation { isolation, view, network } = isolation;
         let mut command = match isolation {
-            Isolation::Bubblewrap { program, keeps_namespaces_out } => {
-                let around = Some(AroundBubblewrap { network: *network });
+            Isolation::Bubblewrap { program, prevents_namespaces } => {
+                let hardening = Some(BubblewrapHardening { network: *network });
                 let mut command =
-                    self.bounded(Preparation { bubblewrap: around, ..Preparation::default() })?;
-                command.arg(program).args(bubblewrap::namespaces(*keeps_namespaces_out, *network));
+                    self.limited_command(Preparation { bubblewrap: hardening, ..Preparation::default() })?;
+                command.arg(program).args(bubblewrap::namespaces(*prevents_namespaces, *network));
                 command.args(bubblewrap::mounts(view)).arg("--");
                 command
             }
             _ => {
                 let confinement = Confinement { mounts: view.mounts().into(), network: *network };
-                self.bounded(Preparation { confinement: Some(confinement), ..Preparation::default() })?
+                self.limited_command(Preparation {
+                    confinement: Some(confinement),
+                    ..Preparation::default()
+                })?
             }
         };
         // In its own process group: ^C of a terminal during the start would kill only one of the two processes.
@@ -86,9 +89,9 @@ impl ServerStart {
         let socket = UnixSocket::at(self.folder.socket());
         let mut interval = MIN_CONNECT_INTERVAL;
         while socket.connect().await.is_err() {
-            let ended = started.try_wait().map_err(|error| self.failed(error))?;
-            if let Some(status) = ended {
-                return Err(self.failed(format!("it ended with {status}")));
+            let exited = started.try_wait().map_err(|error| self.failed(error))?;
+            if let Some(status) = exited {
+                return Err(self.failed(format!("it exited with {status}")));
             }
             sleep(interval).await;
             interval = (interval * 2).min(MAX_CONNECT_INTERVAL);
@@ -96,17 +99,17 @@ impl ServerStart {
         Ok(())
     }
 
-    /// Returns PID 1 of the namespaces, whose exit kills all others.
-    fn first_inside(&self, around: KnownProcess) -> Result<Serving, SandboxError> {
-        let below = around.descendants().map_err(|error| self.failed(error))?;
-        let first = below.into_iter().next();
-        let server = first.ok_or_else(|| self.failed("nothing runs in its namespaces"))?;
-        Ok(Serving { server, around: Some(around) })
+    /// Returns the processes. The server is PID 1 of the namespaces, whose exit kills all others.
+    fn server_processes(&self, isolator: KnownProcess) -> Result<ServerProcesses, SandboxError> {
+        let descendants = isolator.descendants().map_err(|error| self.failed(error))?;
+        let first = descendants.into_iter().next();
+        let server = first.ok_or_else(|| self.failed("its namespaces contain no process"))?;
+        Ok(ServerProcesses { server, isolator: Some(isolator) })
     }
 
     fn known(&self, pid: Option<u32>) -> Result<KnownProcess, SandboxError> {
         let pid = pid.and_then(|pid| i32::try_from(pid).ok()).ok_or(io::ErrorKind::NotFound.into());
         let known: io::Result<KnownProcess> = pid.and_then(KnownProcess::with_pid);
-        known.map_err(|error| self.failed(format!("its process is not there: {error}")))
+        known.map_err(|error| self.failed(format!("its process does not exist: {error}")))
     }
 }

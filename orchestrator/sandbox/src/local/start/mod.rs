@@ -19,7 +19,7 @@ use super::Bounds;
 use super::folder::SandboxFolder;
 use crate::confine::Preparation;
 
-pub(super) use isolated::Isolated;
+pub(super) use isolated::SandboxIsolation;
 
 /// A server starts in milliseconds; the timeout allows for hosts under load.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,13 +37,13 @@ pub(super) struct ServerStart {
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) idle_timeout: Duration,
     /// The resource limits.
-    pub(super) bounded: Bounded,
+    pub(super) limits: SandboxLimits,
     /// The isolation. `None` without.
-    pub(super) isolated: Option<Isolated>,
+    pub(super) isolation: Option<SandboxIsolation>,
 }
 
 /// The resource limits of a sandbox.
-pub(super) struct Bounded {
+pub(super) struct SandboxLimits {
     pub(super) bounds: Bounds,
     /// The name of its control group.
     pub(super) name: String,
@@ -55,25 +55,25 @@ impl ServerStart {
     /// Returns when the server responds and its process is recorded. Must not be dropped before: a launcher that is killed may
     /// leave an unrecorded server.
     pub(super) async fn run(self) -> Result<(), SandboxError> {
-        match &self.isolated {
-            Some(isolated) => self.start_isolated(isolated).await,
+        match &self.isolation {
+            Some(isolation) => self.start_isolated(isolation).await,
             None => self.start_unconfined().await,
         }
     }
 
     /// Returns the command that enters the limits, performs its preparation, and executes the program that is appended.
-    fn bounded(&self, preparation: Preparation) -> Result<Command, SandboxError> {
-        let Bounded { bounds, name, resources, launcher } = &self.bounded;
-        bounds.begin(launcher, name, resources, preparation).map_err(|source| SandboxError::Host {
-            doing: format!("bounding what the sandbox {name} uses"),
+    fn limited_command(&self, preparation: Preparation) -> Result<Command, SandboxError> {
+        let SandboxLimits { bounds, name, resources, launcher } = &self.limits;
+        bounds.command(launcher, name, resources, preparation).map_err(|source| SandboxError::Host {
+            doing: format!("limiting the resources of the sandbox {name}"),
             source,
         })
     }
 
-    /// Returns the arguments of a server that is started in mode `how`.
-    fn serve(&self, command: &mut Command, how: &str) {
+    /// Adds the arguments of the server. `mode` is the flag by which it detaches.
+    fn add_server_arguments(&self, command: &mut Command, mode: &str) {
         command.arg("serve").arg("--socket").arg(self.folder.socket());
-        command.arg("--working-dir").arg(&self.working_dir).args(["--key-stdin", how, "--idle-timeout"]);
+        command.arg("--working-dir").arg(&self.working_dir).args(["--key-stdin", mode, "--idle-timeout"]);
         command.arg(self.idle_timeout.as_secs().to_string());
     }
 

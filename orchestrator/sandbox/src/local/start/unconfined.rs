@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-use super::super::process::{KnownProcess, Serving};
+use super::super::process::{KnownProcess, ServerProcesses};
 use super::{START_TIMEOUT, ServerStart};
 use crate::confine::Preparation;
 
@@ -16,7 +16,7 @@ const MAX_LAUNCHER_OUTPUT_BYTES: u64 = 4096;
 
 /// The output of the launcher.
 #[derive(Deserialize)]
-struct Started {
+struct LauncherOutput {
     pid: i32,
 }
 
@@ -24,32 +24,32 @@ impl ServerStart {
     pub(super) async fn start_unconfined(&self) -> Result<(), SandboxError> {
         let started = match timeout(START_TIMEOUT, self.launch()).await {
             Ok(started) => started?,
-            Err(_) => return Err(self.failed(format!("no answer within {} s", START_TIMEOUT.as_secs()))),
+            Err(_) => return Err(self.failed(format!("no response within {} s", START_TIMEOUT.as_secs()))),
         };
         let server = KnownProcess::with_pid(started.pid)
-            .map_err(|error| self.failed(format!("its process {} is not there: {error}", started.pid)))?;
-        self.folder.record_server(&Serving::alone(server))
+            .map_err(|error| self.failed(format!("its process {} does not exist: {error}", started.pid)))?;
+        self.folder.record_server(&ServerProcesses::from_process(server))
     }
 
-    async fn launch(&self) -> Result<Started, SandboxError> {
-        let mut command = self.bounded(Preparation::default())?;
+    async fn launch(&self) -> Result<LauncherOutput, SandboxError> {
+        let mut command = self.limited_command(Preparation::default())?;
         command.arg(&self.binary);
-        self.serve(&mut command, "--detach");
+        self.add_server_arguments(&mut command, "--detach");
         command
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .kill_on_drop(true);
         let mut launcher = self.spawn(&mut command, Stdio::piped()).await?;
-        let mut said = Vec::new();
-        let ended = async {
+        let mut output = Vec::new();
+        let exited = async {
             if let Some(stdout) = launcher.stdout.take() {
-                stdout.take(MAX_LAUNCHER_OUTPUT_BYTES).read_to_end(&mut said).await?;
+                stdout.take(MAX_LAUNCHER_OUTPUT_BYTES).read_to_end(&mut output).await?;
             }
             launcher.wait().await
         };
-        ended.await.map_err(|error| self.failed(format!("hearing from it: {error}")))?;
-        serde_json::from_slice(&said).map_err(|error| {
-            self.failed(format!("it printed {:?} ({error})", String::from_utf8_lossy(&said)))
+        exited.await.map_err(|error| self.failed(format!("reading its output: {error}")))?;
+        serde_json::from_slice(&output).map_err(|error| {
+            self.failed(format!("it printed {:?} ({error})", String::from_utf8_lossy(&output)))
         })
     }
 }
