@@ -29,7 +29,7 @@ impl ServerProcess {
         let folder = tempfile::tempdir().unwrap();
         // Another build of the server can be compared without building the rest again.
         let binary = match std::env::var_os("GLOVEBOX_ACTION_SERVER") {
-            Some(path) => ServerBinary::at(path),
+            Some(path) => ServerBinary::from_file(path),
             None => ServerBinary::embedded(folder.path().join("bin")),
         };
         let program: PathBuf = binary.path().await.unwrap();

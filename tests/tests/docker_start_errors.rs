@@ -116,7 +116,7 @@ async fn failed_start(
     server: &Path,
     start_timeout: Duration,
 ) -> (String, String, Duration) {
-    let config = DockerConfig { start_timeout, server: ServerBinary::at(server), ..backend.config() };
+    let config = DockerConfig { start_timeout, server: ServerBinary::from_file(server), ..backend.config() };
     let provider = DockerProvider::new(config);
     let spec = spec(backend);
     provider.destroy(&sandbox_id_for(&spec)).await.unwrap(); // connects: what the engine takes for that is not the start's

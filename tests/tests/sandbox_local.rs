@@ -29,7 +29,7 @@ async fn user_workspace_is_used_and_never_removed() {
 #[tokio::test]
 async fn sweep_removes_only_unused_sandboxes() {
     let backend = LocalBackend::new().unwrap();
-    let provider = backend.local_provider(ServerBinary::at("/nowhere"));
+    let provider = backend.local_provider(ServerBinary::from_file("/nowhere"));
     let [kept, left] = [spec(&backend), spec(&backend)];
     let kept_sandbox = backend.provider().create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = backend.provider().create(&left, &|_| {}).await.unwrap();

@@ -1,7 +1,7 @@
 //! Keys of action servers: derived from one secret of the host, never stored.
 //!
-//! A host that starts again derives the same keys and can attach to what it left. Nothing here prints, and no key is
-//! ever put into an argument, an environment or a file.
+//! A restarted host derives the same keys, so that it can attach to its sandboxes. Keys are never printed, and never written
+//! to an argument, an environment or a file.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use protocol::SandboxId;
 use ring::hmac;
 use secrecy::{ExposeSecret, SecretBox, SecretString};
 
-/// Separates these keys from anything else that may once be derived from the same secret.
+/// Separates these keys from other values that are derived from the same secret.
 const KEY_PURPOSE: &[u8] = b"glovebox action server key 1\0";
 const OWNER_PURPOSE: &[u8] = b"glovebox owner 1\0";
 
@@ -17,17 +17,17 @@ const OWNER_PURPOSE: &[u8] = b"glovebox owner 1\0";
 pub struct HostSecret(SecretBox<[u8; 32]>);
 
 impl HostSecret {
-    /// 32 random bytes that outlive the program.
+    /// Takes 32 random bytes, which must be the same after a restart.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(SecretBox::new(Box::new(bytes)))
     }
 
-    /// The key of one sandbox: 64 hexadecimal digits.
-    pub(crate) fn key_of(&self, sandbox: &SandboxId) -> SecretString {
+    /// Derives the key of a sandbox: 64 hexadecimal digits.
+    pub(crate) fn derive_key(&self, sandbox: &SandboxId) -> SecretString {
         hex(self.sign(KEY_PURPOSE, sandbox.as_str()).as_ref()).into()
     }
 
-    /// What names this installation where sandboxes of several lie together: 16 hexadecimal digits that are no secret.
+    /// Derives the id of this installation, which distinguishes its sandboxes from others: 16 hexadecimal digits, not secret.
     pub fn owner(&self) -> String {
         hex(&self.sign(OWNER_PURPOSE, "").as_ref()[..8])
     }
@@ -46,11 +46,11 @@ impl fmt::Debug for HostSecret {
     }
 }
 
-/// Two lower-case digits for each byte.
+/// Encodes bytes in lower case.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use fmt::Write;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        let _ = write!(text, "{byte:02x}"); // cannot fail
         text
     })
 }
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn sandbox_key_is_stable_after_a_restart_and_unique() {
         let key = |secret: [u8; 32], id: &str| {
-            HostSecret::new(secret).key_of(&id.parse().unwrap()).expose_secret().to_owned()
+            HostSecret::new(secret).derive_key(&id.parse().unwrap()).expose_secret().to_owned()
         };
         assert_eq!(key([7; 32], "glovebox-a"), key([7; 32], "glovebox-a"));
         assert_ne!(key([7; 32], "glovebox-a"), key([7; 32], "glovebox-b"));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_does_not_print() {
+    fn secret_is_not_printed() {
         assert_eq!(format!("{:?}", HostSecret::new([b'k'; 32])), "HostSecret(…)");
     }
 }

@@ -1,9 +1,9 @@
-//! Places action servers, and holds the one client that speaks to them.
+//! Provisions action servers, and contains the one client of them.
 //!
 //! A backend ([`LocalProvider`], [`DockerProvider`], [`SshProvider`], [`RemoteServerProvider`],
-//! [`RemoteRuntimeProvider`]) turns a spec into a running server and a way to open byte streams to it; everything after
-//! that is the same client. [`SandboxHost`] lends what a backend places. Reads no environment and no configuration: what
-//! it needs comes in through its constructors. Knows nothing of conversations but their ids.
+//! [`RemoteRuntimeProvider`]) turns a spec into a running server and a way to open byte streams to it. Everything else is in
+//! the client, which is the same for all backends. [`SandboxHost`] leases the sandboxes of a backend to remote orchestrators.
+//! The crate reads no environment and no configuration, and knows only the ids of conversations.
 
 mod action_client;
 mod confine;
@@ -11,7 +11,7 @@ mod connect;
 mod docker;
 mod host_secret;
 mod local;
-mod placement;
+mod provisioning;
 mod remote;
 mod sandbox_host;
 mod server_binary;
@@ -28,7 +28,7 @@ pub use local::{
     BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, Isolation, IsolationChoice, IsolationKind, LocalConfig,
     LocalProvider,
 };
-pub use placement::sandbox_id_of;
+pub use provisioning::sandbox_id_of;
 pub use remote::{
     DEFAULT_REMOTE_COMMAND, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,
     RemoteServerProvider,

@@ -1,7 +1,7 @@
-//! The action server as a file of the host: what backends mount, upload or start.
+//! The action server as a file of the host, which backends mount, upload or start.
 //!
-//! It is carried in this program and written once, whole, under its content's hash; what is found there is compared
-//! byte by byte before it is used. Another version has another name, so that a running sandbox keeps its file.
+//! It is embedded in this program, and unpacked once to a file that is named after its hash. An existing file is compared byte
+//! by byte before it is used. Other versions have other names, so that running sandboxes keep their files.
 
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ static EMBEDDED_NAME: LazyLock<String> = LazyLock::new(|| {
     format!("action-server-{}", hex(&hash.as_ref()[..8]))
 });
 
-/// Where the action server's file comes from.
+/// The source of the action server's file.
 #[derive(Debug, Clone)]
 pub struct ServerBinary {
     source: Source,
@@ -34,17 +34,17 @@ enum Source {
 }
 
 impl ServerBinary {
-    /// The one that this program carries, unpacked into the folder `cache` when it is first needed.
+    /// Uses the embedded server, which is unpacked into the folder `cache` on first use.
     pub fn embedded(cache: impl Into<PathBuf>) -> Self {
         Self { source: Source::Embedded { cache: cache.into() } }
     }
 
-    /// One that lies on the host already: for packagers and tests.
-    pub fn at(path: impl Into<PathBuf>) -> Self {
+    /// Uses an existing file, for packagers and tests.
+    pub fn from_file(path: impl Into<PathBuf>) -> Self {
         Self { source: Source::File(path.into()) }
     }
 
-    /// An absolute path of the executable file.
+    /// Returns the absolute path of the executable file.
     ///
     /// # Errors
     /// The file cannot be written or found.
@@ -56,13 +56,13 @@ impl ServerBinary {
             Source::Embedded { cache } => {
                 let path = cache.join(EMBEDDED_NAME.as_str());
                 let doing = format!("unpacking the action server to {}", path.display());
-                (doing, spawn_blocking(move || unpack(&path)).await.unwrap_or_else(|lost| Err(lost.into())))
+                (doing, spawn_blocking(move || unpack(&path)).await.unwrap_or_else(|panic| Err(panic.into())))
             }
         };
         found.map_err(|source| SandboxError::Host { doing, source })
     }
 
-    /// The file's bytes, for hosts that do not see this one's files.
+    /// Returns the content of the file, for remote hosts.
     pub(crate) async fn bytes(&self) -> Result<Vec<u8>, SandboxError> {
         match &self.source {
             Source::Embedded { .. } => Ok(EMBEDDED.to_vec()),
@@ -78,22 +78,22 @@ fn unpack(path: &Path) -> io::Result<PathBuf> {
     if !is_intact(path)? {
         let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         std::fs::create_dir_all(folder)?;
-        // Renamed into place: another program that starts at the same time sees the whole file or none.
+        // Renamed at the end, so that concurrent starts see a complete file or none.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(EMBEDDED)?;
         file.as_file().set_permissions(std::fs::Permissions::from_mode(0o755))?;
         file.as_file().sync_all()?;
-        // One that another start has just put there is not replaced: something may hold on to that very file.
-        if let Err(taken) = file.persist_noclobber(path)
+        // A file of a concurrent start is not replaced, because it may be in use.
+        if let Err(conflict) = file.persist_noclobber(path)
             && !is_intact(path)?
         {
-            taken.file.persist(path)?;
+            conflict.file.persist(path)?;
         }
     }
     path.canonicalize()
 }
 
-/// Whether a former run left the very bytes there, in a file (not a link) that can be executed.
+/// Whether the file exists with this content, is executable, and is not a link.
 fn is_intact(path: &Path) -> io::Result<bool> {
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -124,8 +124,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_is_named() {
-        let error = ServerBinary::at("/nowhere/action-server").path().await.unwrap_err();
+    async fn error_contains_the_path_when_the_file_is_missing() {
+        let error = ServerBinary::from_file("/nowhere/action-server").path().await.unwrap_err();
         assert_eq!(error.to_string(), "finding the action server /nowhere/action-server");
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn provider_with_warm_pool(
     warm_pool: usize,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
     let server = match &config.host.action_server {
-        Some(path) => ServerBinary::at(path),
+        Some(path) => ServerBinary::from_file(path),
         None => ServerBinary::embedded(state_dir.path().join("bin")),
     };
     let secret = state_dir.secret()?;

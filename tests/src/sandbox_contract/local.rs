@@ -80,7 +80,7 @@ impl LocalBackend {
     /// Creates a backend with this kind of isolation. `None` if it is unavailable; with `CI=true` that is a failure.
     pub async fn isolated(kind: IsolationKind) -> Option<Self> {
         let backend = Self::of(IsolationChoice::Only(kind));
-        let found = backend.local_provider(ServerBinary::at("/nowhere")).isolation().await.cloned();
+        let found = backend.local_provider(ServerBinary::from_file("/nowhere")).isolation().await.cloned();
         match found {
             Ok(_) => Some(backend),
             Err(error) => {
@@ -94,7 +94,8 @@ impl LocalBackend {
     /// Returns this backend if control groups limit each sandbox as a whole. `None` if they are unavailable; with `CI=true`
     /// that is a failure.
     pub async fn with_control_groups(self) -> Option<Self> {
-        let bounds = self.local_provider(ServerBinary::at("/nowhere")).bounds().await.unwrap().to_string();
+        let bounds =
+            self.local_provider(ServerBinary::from_file("/nowhere")).bounds().await.unwrap().to_string();
         if bounds.starts_with("memory, processors and processes") {
             return Some(self);
         }

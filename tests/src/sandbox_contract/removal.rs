@@ -37,7 +37,7 @@ pub async fn failed_start_leaves_nothing_and_quotes_the_output(backend: &dyn Bac
 
     let spec = spec(backend);
     let started = Instant::now();
-    let failed = error(backend.provider_with(ServerBinary::at(program)).create(&spec, &|_| {}).await);
+    let failed = error(backend.provider_with(ServerBinary::from_file(program)).create(&spec, &|_| {}).await);
     assert!(matches!(&failed, SandboxError::Start { logs, .. } if logs.contains("boom")), "{failed:?}");
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert_eq!(backend.remains(&sandbox_id_for(&spec)).await, Vec::<String>::new());

@@ -35,7 +35,7 @@ impl RequestSender {
         mut request: Request<Body>,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
         if let Some(url) = &self.url {
-            *request.uri_mut() = url.at(request.uri());
+            *request.uri_mut() = url.resolve(request.uri());
         }
         self.sender.send_request(request)
     }

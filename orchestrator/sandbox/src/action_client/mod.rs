@@ -41,7 +41,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::connect::{ConnectError, Connector};
-use crate::placement::secret_header;
+use crate::provisioning::secret_header;
 use dialer::{DialError, DialPolicy, Dialer};
 use link::Link;
 pub(crate) use running_actions::RunningActions;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::connection::{Body, RequestSender};
 use super::link::Link;
-use crate::placement::{chain, quote};
+use crate::provisioning::{chain, quote};
 
 /// Timeout for the head of a response. A server responds immediately, but the file of a write action must be uploaded first.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);

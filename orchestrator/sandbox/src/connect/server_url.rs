@@ -1,5 +1,4 @@
-//! The address of a server that is reached over a network: `http` or `https`, a host, a port, perhaps a path before all
-//! of its own.
+//! The URL of a server: `http` or `https`, a host, and optionally a port and a path prefix.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +6,16 @@ use std::str::FromStr;
 use http::Uri;
 use http::uri::{Authority, Scheme};
 
-/// Where a server is.
+/// An absolute URL without user name, password and query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerUrl {
     is_tls: bool,
     authority: Authority,
-    /// Empty, or begins with `/` and does not end with one.
+    /// Empty, or starts with `/` and does not end with one.
     prefix: String,
 }
 
-/// A text that is no such address, and why.
+/// Why a text is not a server URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the URL {text:?} {problem}: write http://HOST:PORT or https://HOST[:PORT][/PATH]")]
 pub struct ServerUrlError {
@@ -25,12 +24,12 @@ pub struct ServerUrlError {
 }
 
 impl ServerUrl {
-    /// Whether it is reached over TLS.
+    /// Whether the scheme is `https`.
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
 
-    /// The host's name or IP address, without brackets.
+    /// Returns the host name or IP address, without brackets.
     pub(crate) fn host(&self) -> &str {
         self.authority.host().trim_start_matches('[').trim_end_matches(']')
     }
@@ -39,22 +38,22 @@ impl ServerUrl {
         self.authority.port_u16().unwrap_or(if self.is_tls { 443 } else { 80 })
     }
 
-    /// Host and port as they stand in requests.
+    /// Returns host and port as in requests.
     pub(crate) fn authority(&self) -> &str {
         self.authority.as_str()
     }
 
-    /// A path on this server, without scheme and host: `/sessions/a` behind its own prefix.
+    /// Adds the prefix to a path.
     pub(crate) fn path(&self, path: &str) -> String {
         format!("{}{path}", self.prefix)
     }
 
-    /// A request's path and query on this server.
-    pub(crate) fn at(&self, uri: &Uri) -> Uri {
+    /// Returns the URL of a path and query on this server.
+    pub(crate) fn resolve(&self, uri: &Uri) -> Uri {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let scheme = if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
         let whole = Uri::builder().scheme(scheme).authority(self.authority.clone());
-        // Both parts were parsed before; what they make together is no longer than a server takes, or it says so.
+        // Both parts were parsed before. A server rejects a path that is too long.
         whole.path_and_query(self.path(path)).build().unwrap_or_default()
     }
 }
@@ -70,22 +69,22 @@ impl FromStr for ServerUrl {
     type Err = ServerUrlError;
 
     fn from_str(text: &str) -> Result<Self, ServerUrlError> {
-        // Who wrote a password into it does not want to read it in an error.
+        // The text may contain a password.
         let shown = text.rsplit_once('@').map_or(text, |(_secret, rest)| rest);
-        let refuse = |problem| ServerUrlError { text: shown.chars().take(256).collect(), problem };
-        let uri: Uri = text.trim().parse().map_err(|_| refuse("cannot be read"))?;
+        let invalid = |problem| ServerUrlError { text: shown.chars().take(256).collect(), problem };
+        let uri: Uri = text.trim().parse().map_err(|_| invalid("is malformed"))?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            _ => return Err(refuse("begins with neither http:// nor https://")),
+            _ => return Err(invalid("starts with neither http:// nor https://")),
         };
         let authority = uri.authority().filter(|authority| !authority.host().is_empty());
-        let authority = authority.ok_or_else(|| refuse("names no host"))?.clone();
+        let authority = authority.ok_or_else(|| invalid("has no host"))?.clone();
         if authority.as_str().contains('@') {
-            return Err(refuse("holds a name or a password, which belongs into the key"));
+            return Err(invalid("contains a user name or a password: use the key instead"));
         }
         if uri.query().is_some() {
-            return Err(refuse("holds a query"));
+            return Err(invalid("has a query"));
         }
         Ok(Self { is_tls, authority, prefix: uri.path().trim_end_matches('/').to_owned() })
     }
@@ -96,8 +95,8 @@ mod tests {
     use super::ServerUrl;
 
     #[test]
-    fn an_address_is_taken_apart() {
-        for (text, host, port, is_tls, at) in [
+    fn url_is_parsed_into_host_port_and_prefix() {
+        for (text, host, port, is_tls, resolved) in [
             ("http://10.0.0.7:8000", "10.0.0.7", 8000, false, "http://10.0.0.7:8000/v1/info?a=b"),
             ("https://box.example/", "box.example", 443, true, "https://box.example/v1/info?a=b"),
             ("https://box.example/a/b/", "box.example", 443, true, "https://box.example/a/b/v1/info?a=b"),
@@ -105,13 +104,13 @@ mod tests {
         ] {
             let url: ServerUrl = text.parse().unwrap();
             assert_eq!((url.host(), url.port(), url.is_tls()), (host, port, is_tls), "{text}");
-            assert_eq!(url.at(&"http://sandbox/v1/info?a=b".parse().unwrap()), at);
+            assert_eq!(url.resolve(&"http://sandbox/v1/info?a=b".parse().unwrap()), resolved);
             assert_eq!(url.to_string(), text.trim_end_matches('/'));
         }
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_its_password() {
+    fn invalid_url_is_rejected_without_printing_a_password() {
         for text in
             ["", "box.example", "ftp://box", "https://", "http://a?b=c", "unix:///run/x", "http://u:secret@h"]
         {

@@ -1,7 +1,7 @@
-//! A server's unix socket in a folder that the sandbox can write to.
+//! The unix socket of a server, in a folder that the sandbox can write to.
 //!
-//! The name may be replaced at any time by a link to another socket of the host. So the name is opened once, without
-//! following links, and what was opened is what is connected to. Who listens there is for the caller to check.
+//! A process in the sandbox may replace the path with a link to another socket of the host. Therefore the path is opened
+//! without following links, and the connection uses the opened file. The caller must check which process listens.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,17 +18,16 @@ pub(crate) struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// The socket at `path`.
-    pub(crate) fn at(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// Opens a connection to whatever listens there.
+    /// Connects to the process that listens.
     pub(crate) async fn connect(&self) -> Result<UnixStream, ConnectError> {
         let path = self.path.display();
         match connect(&self.path).await {
             Ok(stream) => Ok(stream),
-            // Nobody listens any more: a listener that lives queues or answers, it does not refuse.
+            // No process listens any more: a running one would queue the connection.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 Err(ConnectError::Gone(format!("no server listens at {path}")))
             }
@@ -59,23 +58,23 @@ mod tests {
     use super::UnixSocket;
 
     #[tokio::test]
-    async fn a_link_in_the_sockets_place_is_refused() {
+    async fn connect_fails_when_the_socket_is_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let [real, link] = ["real", "link"].map(|name| folder.path().join(name));
         let _listener = UnixListener::bind(&real).unwrap();
         symlink(&real, &link).unwrap();
 
-        assert!(UnixSocket::at(real).connect().await.is_ok());
-        let error = UnixSocket::at(link.clone()).connect().await.err().unwrap();
+        assert!(UnixSocket::new(real).connect().await.is_ok());
+        let error = UnixSocket::new(link.clone()).connect().await.err().unwrap();
         assert!(matches!(error, ConnectError::Failed { .. }), "{error}");
         assert!(error.to_string().contains("not a socket but Symlink"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_socket_that_nobody_listens_to_is_gone() {
+    async fn server_is_gone_when_no_process_listens() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         drop(UnixListener::bind(&path).unwrap());
-        assert!(matches!(UnixSocket::at(path).connect().await, Err(ConnectError::Gone(_))));
+        assert!(matches!(UnixSocket::new(path).connect().await, Err(ConnectError::Gone(_))));
     }
 }

@@ -157,7 +157,7 @@ mod tests {
     fn container_is_isolated_and_bounded_and_has_no_key() {
         let config = DockerConfig {
             gpus: Some(Gpus::Ids(vec!["3".into()])),
-            ..DockerConfig::new(ServerBinary::at("/s"), HostSecret::new([7; 32]), "me")
+            ..DockerConfig::new(ServerBinary::from_file("/s"), HostSecret::new([7; 32]), "me")
         };
         let spec = SandboxSpec {
             workspace: Some("/home/me/work".into()),
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(mounts, [("/.glovebox/action-server", Some(true)), ("/workspace", Some(false))]);
         assert_eq!(body.user.as_deref(), Some("1000:100"));
 
-        let key = secrecy::ExposeSecret::expose_secret(&config.secret.key_of(&sandbox)).to_owned();
+        let key = secrecy::ExposeSecret::expose_secret(&config.secret.derive_key(&sandbox)).to_owned();
         assert!(!serde_json::to_string(&body).unwrap().contains(&key));
     }
 }

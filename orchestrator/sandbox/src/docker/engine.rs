@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::labels::{KEY_LABEL, LIFETIME_LABEL, OWNER_LABEL, UNTIL_REMOVED};
 use super::{RUNTIME, discovery};
-use crate::placement::{KEPT_LOG_LENGTH, chain, conversation_of, start_error};
+use crate::provisioning::{MAX_LOG_BYTES, chain, conversation_of, start_error};
 
 /// Advice in the error if no engine responds.
 const HINT: &str = "is Docker running? The runtime local works without it";
@@ -147,7 +147,7 @@ impl Engine {
         let read = async {
             while let Some(Ok(piece)) = logs.next().await {
                 tail.extend_from_slice(&piece);
-                let excess = tail.len().saturating_sub(KEPT_LOG_LENGTH);
+                let excess = tail.len().saturating_sub(MAX_LOG_BYTES);
                 tail.drain(..excess);
             }
         };

@@ -19,7 +19,9 @@ pub(super) async fn mismatch(engine: &Engine, server: &ServerBinary) -> Option<S
     let ours = machine_of(&server.bytes().await.ok()?)?;
     let theirs = timeout(QUERY_TIMEOUT, engine.docker.version()).await.ok()?.ok()?.arch?;
     (theirs != ours).then(|| {
-        format!("the action server is made for {ours} and the engine's machine is {theirs}: choose another of them")
+        format!(
+            "the action server is built for {ours}, but the engine's machine is {theirs}: use a matching pair"
+        )
     })
 }
 

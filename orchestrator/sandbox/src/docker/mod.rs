@@ -41,7 +41,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
-use crate::placement::sandbox_id_of;
+use crate::provisioning::sandbox_id_of;
 use crate::unfinished_start::UnfinishedStart;
 pub use config::{DEFAULT_IMAGE, DockerConfig, Gpus, MAX_HOLDER_LENGTH, Pool};
 use engine::Engine;
@@ -182,7 +182,7 @@ fn address(
     Address {
         runtime: RUNTIME,
         sandbox: sandbox.clone(),
-        key: config.secret.key_of(key_of),
+        key: config.secret.derive_key(key_of),
         connector: Box::new(ExecStream::new(engine.clone(), container)),
     }
 }

@@ -7,7 +7,7 @@ use engine::sandbox::{SandboxError, SandboxSpec, Volume};
 
 use super::ServerSource;
 use super::container::{SERVER, SERVER_FOLDER, WORKSPACE};
-use crate::placement::start_error;
+use crate::provisioning::start_error;
 
 /// Returns all mounts of a container.
 pub(super) fn for_container(server: &ServerSource, spec: &SandboxSpec) -> Vec<Mount> {

@@ -17,7 +17,7 @@ use super::start::{ContainerStart, Started};
 use super::{Installation, RUNTIME};
 use crate::action_client::ActionClient;
 use crate::host_secret::hex;
-use crate::placement::start_error;
+use crate::provisioning::start_error;
 use crate::unfinished_start::UnfinishedStart;
 
 /// Name prefix that no sandbox of a conversation has.
@@ -117,7 +117,7 @@ fn new_name(holder: &str) -> Result<SandboxId, SandboxError> {
 #[cfg(test)]
 mod tests {
     use super::{MAX_HOLDER_LENGTH, check_holder, new_name, pool_entry_holder};
-    use crate::placement::conversation_of;
+    use crate::provisioning::conversation_of;
 
     #[test]
     fn pool_entry_name_has_its_holder_and_no_conversation() {

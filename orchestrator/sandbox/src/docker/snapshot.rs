@@ -16,7 +16,7 @@ use super::engine::{Engine, error_message, status};
 use super::image::split_reference;
 use super::labels;
 use super::lifecycle::{ContainerInfo, refused};
-use crate::placement::start_error;
+use crate::provisioning::start_error;
 
 /// Repository of unnamed snapshots. The tag is a prefix of their id.
 const REPOSITORY: &str = "glovebox-snapshot";

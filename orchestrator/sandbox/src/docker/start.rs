@@ -22,7 +22,7 @@ use super::labels::Ownership;
 use super::user::{self, User};
 use super::{DockerConfig, ServerSource, address, archive, machine, mounts};
 use crate::action_client::ActionClient;
-use crate::placement::{start_error, with_logs};
+use crate::provisioning::{start_error, with_logs};
 use crate::unfinished_start::Steps;
 
 /// Length of a container id in the engine's own lists.

@@ -10,7 +10,7 @@ use rustix::fs::Access;
 
 use super::engine::Engine;
 use super::mounts::host_source;
-use crate::placement::{check_workspace, start_error, unusable_workspace};
+use crate::provisioning::{check_workspace, start_error, unusable_workspace};
 
 /// User and group ids of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use protocol::SandboxId;
 use tokio::task::spawn_blocking;
 
 use super::process::ServerProcesses;
-use crate::placement::{KEPT_LOG_LENGTH, conversation_of, start_error};
+use crate::provisioning::{MAX_LOG_BYTES, conversation_of, start_error};
 
 /// A socket's path and its final zero fit into 108 bytes.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
@@ -115,9 +115,9 @@ impl SandboxFolder {
         let tail = || -> io::Result<Vec<u8>> {
             let mut log = std::fs::File::open(self.log())?;
             let length = log.metadata()?.len();
-            log.seek(SeekFrom::Start(length.saturating_sub(KEPT_LOG_LENGTH as u64)))?;
+            log.seek(SeekFrom::Start(length.saturating_sub(MAX_LOG_BYTES as u64)))?;
             let mut tail = Vec::new();
-            log.take(KEPT_LOG_LENGTH as u64).read_to_end(&mut tail)?;
+            log.take(MAX_LOG_BYTES as u64).read_to_end(&mut tail)?;
             Ok(tail)
         };
         String::from_utf8_lossy(&tail().unwrap_or_default()).into_owned()

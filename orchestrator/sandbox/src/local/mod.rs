@@ -32,7 +32,7 @@ use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
-use crate::placement::{check_workspace, sandbox_id_of, with_logs};
+use crate::provisioning::{check_workspace, sandbox_id_of, with_logs};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 use crate::{HostSecret, ServerBinary};
 pub use bounds::Bounds;
@@ -165,7 +165,7 @@ impl LocalProvider {
         let working_dir = workspace.unwrap_or_else(|| folder.workspace());
         let start = ServerStart {
             folder: folder.clone(),
-            key: self.config.secret.key_of(sandbox),
+            key: self.config.secret.derive_key(sandbox),
             environment: self.config.environment.clone(),
             idle_timeout: self.config.idle_timeout,
             limits: SandboxLimits {
@@ -219,7 +219,7 @@ impl LocalProvider {
         Ok(Address {
             runtime: RUNTIME,
             sandbox: sandbox.clone(),
-            key: self.config.secret.key_of(sandbox),
+            key: self.config.secret.derive_key(sandbox),
             connector: Box::new(ServerSocket { folder: self.folder(sandbox)? }),
         })
     }

@@ -26,7 +26,7 @@ impl Connector for ServerSocket {
         let processes = self.folder.server().map_err(|error| failed(io::Error::other(error)))?;
         let gone = || ConnectError::Gone(format!("the server of {} has exited", path.display()));
         let server = processes.ok_or_else(gone)?.server;
-        let stream = UnixSocket::at(path.clone()).connect().await?;
+        let stream = UnixSocket::new(path.clone()).connect().await?;
         let peer = stream.peer_cred().map_err(failed)?.pid();
         if peer != Some(server.pid) {
             let peer = peer.map(|pid| pid.to_string()).unwrap_or_default();

@@ -18,7 +18,7 @@ use rustix::fs::{Access, access};
 use super::folder::SandboxFolder;
 use super::{Isolation, LocalConfig};
 use crate::confine::{Content, Mount};
-use crate::placement::{start_error, unusable_workspace};
+use crate::provisioning::{start_error, unusable_workspace};
 
 /// Programs, libraries and their data. `/nix/store` and `/gnu/store` contain them on NixOS and Guix.
 const PROGRAMS: [&str; 9] =

@@ -20,7 +20,7 @@ use super::endpoint::{Endpoint, OpenError};
 use super::trust::Protocol;
 use super::wire::{API_KEY_HEADER, ApiErrorBody, ApiErrorCode};
 use super::{RUNTIME, unavailable};
-use crate::placement::{KEPT_LOG_LENGTH, chain, quote, secret_header};
+use crate::provisioning::{MAX_LOG_BYTES, chain, quote, secret_header};
 
 /// Maximum length of a response: a list of many sandboxes, or a JSON-encoded log.
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
@@ -234,7 +234,7 @@ pub(super) async fn read_error(response: Response<Incoming>) -> ApiErrorResponse
     let body = body.and_then(|body| serde_json::from_slice(&body).ok());
     let ApiErrorBody { code, detail, mut logs } = body.unwrap_or_default();
     let detail = if detail.is_empty() { "without a readable reason".into() } else { quote(&detail) };
-    let excess = logs.len().saturating_sub(KEPT_LOG_LENGTH);
+    let excess = logs.len().saturating_sub(MAX_LOG_BYTES);
     logs.drain(..logs.ceil_char_boundary(excess));
     ApiErrorResponse { status, code, detail, logs, retry_after }
 }

@@ -20,7 +20,7 @@ use engine::sandbox::{SandboxError, SandboxSpec};
 pub use runtime::{DEFAULT_REMOTE_COMMAND, RemoteRuntimeConfig, RemoteRuntimeProvider};
 pub use server::{RemoteServerConfig, RemoteServerProvider};
 
-use crate::placement::start_error;
+use crate::provisioning::start_error;
 
 const RUNTIME: &str = "remote";
 

@@ -30,7 +30,7 @@ use super::wire::{Runtime, RuntimeRequest, Runtimes, StartRequest, Status};
 use super::{RUNTIME, reject_host_folders, unavailable};
 use crate::action_client::{ActionClient, Address};
 use crate::connect::{Connector, ServerUrl};
-use crate::placement::{conversation_of, sandbox_id_of, secret_header, start_error};
+use crate::provisioning::{conversation_of, sandbox_id_of, secret_header, start_error};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 
 /// The command of a service that is not a sandbox host, for an image with `action-server` on its `PATH`. Uses V0's port, and

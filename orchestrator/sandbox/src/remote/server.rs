@@ -26,7 +26,7 @@ use super::trust::{Protocol, TrustStore};
 use super::{RUNTIME, reject_host_folders, unavailable};
 use crate::action_client::{ActionClient, Address, RunningActions};
 use crate::connect::ServerUrl;
-use crate::placement::sandbox_id_of;
+use crate::provisioning::sandbox_id_of;
 
 /// Timeout of the first connection. The server already runs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -22,7 +22,7 @@ use super::endpoint::Endpoint;
 use super::trust::Protocol;
 use super::wire::{ApiErrorCode, STREAM_PROTOCOL};
 use crate::connect::{ConnectError, Connector};
-use crate::placement::chain;
+use crate::provisioning::chain;
 
 /// Opens streams through a sandbox host.
 pub(super) struct UpgradeConnector {

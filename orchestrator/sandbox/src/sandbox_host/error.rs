@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use engine::sandbox::SandboxError;
 use http::{HeaderValue, StatusCode, header};
 
-use crate::placement::chain;
+use crate::provisioning::chain;
 use crate::remote::wire::{ApiErrorBody, ApiErrorCode};
 
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");

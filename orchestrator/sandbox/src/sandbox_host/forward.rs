@@ -18,7 +18,7 @@ use super::Shared;
 use super::clients::Client;
 use super::error::HostError;
 use super::stream::authorize;
-use crate::placement::chain;
+use crate::provisioning::chain;
 use crate::remote::wire::API_KEY_HEADER;
 
 /// Timeout for the head of a response. V0's actions are answered when they have completed.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::error::HostError;
 use super::keys::KeyName;
-use crate::placement::sandbox_id_of;
+use crate::provisioning::sandbox_id_of;
 
 /// Maximum numbers of sandboxes.
 #[derive(Debug, Clone, Copy)]

@@ -22,7 +22,7 @@ use super::error::HostError;
 use super::keys::KeyName;
 use super::registry::{Lease, Reservation, SandboxRegistry};
 use super::{SandboxHostConfig, Shared};
-use crate::placement::chain;
+use crate::provisioning::chain;
 use crate::remote::wire::{API_KEY_HEADER, Runtime, RuntimeRequest, Runtimes, StartRequest, Status};
 
 type JsonResult<T> = Result<Json<T>, HostError>;

@@ -80,7 +80,7 @@ pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -
             AuthResult::Success => return Ok(()),
             AuthResult::Failure { partial_success: true, .. } => {
                 return Err(SshError::Permanent(format!(
-                    "{} wants more than a key, which cannot be given here",
+                    "{} requires more than a key, which is not supported",
                     hop.destination()
                 )));
             }

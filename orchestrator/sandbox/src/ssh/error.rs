@@ -6,7 +6,7 @@ use engine::sandbox::SandboxError;
 
 use super::RUNTIME;
 use super::known_hosts::UnknownKey;
-use crate::placement::start_error;
+use crate::provisioning::start_error;
 
 /// Error of an SSH operation. `Clone`, since all callers that wait for the same connection receive it.
 #[derive(Debug, Clone, thiserror::Error)]

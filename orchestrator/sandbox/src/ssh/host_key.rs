@@ -56,8 +56,8 @@ impl HostKeyCheck {
         let refused = match self.known.key_status(key) {
             KeyStatus::Known => return true,
             KeyStatus::Changed { file, line } => format!(
-                "the host key of {host} is not the one in {}:{line}, it shows {shown}: if it was changed on purpose \
-                 remove that line with `ssh-keygen -R '{host}'`, if not somebody else is answering",
+                "the host key of {host} is not the one in {}:{line} but {shown}: another host may impersonate it; if the \
+                 key was changed on purpose, remove that line with `ssh-keygen -R '{host}'`",
                 file.display()
             ),
             KeyStatus::Revoked { file, line } => {

@@ -40,7 +40,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
-use crate::placement::{sandbox_id_of, start_error, unusable_workspace, with_logs};
+use crate::provisioning::{sandbox_id_of, start_error, unusable_workspace, with_logs};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 pub use config::{HostKeyQuestion, SshConfig, UnknownHosts};
 use program::Program;
@@ -98,7 +98,7 @@ impl SshProvider {
             sandbox: sandbox.clone(),
             lifetime: spec.lifetime,
             workspace: workspace_of(spec)?,
-            key: self.config.secret.key_of(sandbox),
+            key: self.config.secret.derive_key(sandbox),
             idle_timeout: self.config.idle_timeout,
         };
         let socket = steps.run(start.run()).await?;
@@ -117,7 +117,7 @@ impl SshProvider {
         Address {
             runtime: RUNTIME,
             sandbox: sandbox.clone(),
-            key: self.config.secret.key_of(sandbox),
+            key: self.config.secret.derive_key(sandbox),
             connector: Box::new(SshStream {
                 shared: Arc::clone(&self.shared),
                 refuses_sockets: Arc::clone(&self.refuses_sockets),

@@ -20,10 +20,10 @@ fn matches(pattern: &str, name: &str) -> bool {
     // `reached[n]`: the first `n` characters of the pattern match the part of the name that was read.
     let mut reached = vec![false; pattern.len() + 1];
     let skip_stars = |reached: &mut Vec<bool>| {
-        for (place, letter) in pattern.iter().enumerate() {
+        for (index, letter) in pattern.iter().enumerate() {
             if *letter == '*'
-                && reached.get(place) == Some(&true)
-                && let Some(next) = reached.get_mut(place + 1)
+                && reached.get(index) == Some(&true)
+                && let Some(next) = reached.get_mut(index + 1)
             {
                 *next = true;
             }
@@ -35,16 +35,16 @@ fn matches(pattern: &str, name: &str) -> bool {
     skip_stars(&mut reached);
     for letter in name.chars() {
         let mut next = vec![false; pattern.len() + 1];
-        for (place, wanted) in
-            pattern.iter().enumerate().filter(|(place, _)| reached.get(*place) == Some(&true))
+        for (index, expected) in
+            pattern.iter().enumerate().filter(|(index, _)| reached.get(*index) == Some(&true))
         {
-            let goes_to = match wanted {
-                '*' => place,
-                '?' => place + 1,
-                wanted if *wanted == letter => place + 1,
+            let target = match expected {
+                '*' => index,
+                '?' => index + 1,
+                expected if *expected == letter => index + 1,
                 _ => continue,
             };
-            if let Some(reached) = next.get_mut(goes_to) {
+            if let Some(reached) = next.get_mut(target) {
                 *reached = true;
             }
         }

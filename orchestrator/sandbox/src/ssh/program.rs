@@ -17,7 +17,7 @@ use super::remote_host::RemoteHost;
 use super::script::{Reply, Script};
 use crate::ServerBinary;
 use crate::host_secret::hex;
-use crate::placement::start_error;
+use crate::provisioning::start_error;
 use std::sync::Arc;
 
 /// Time for the whole file over a slow network.

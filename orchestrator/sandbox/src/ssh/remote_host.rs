@@ -11,7 +11,7 @@ use protocol::SandboxId;
 use super::connection::{CommandOutput, Connection};
 use super::error::SshError;
 use super::script::{Reply, Script, parse_replies};
-use crate::placement::{KEPT_LOG_LENGTH, conversation_of, start_error};
+use crate::provisioning::{MAX_LOG_BYTES, conversation_of, start_error};
 
 /// Timeout of scripts that only read.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -168,11 +168,11 @@ impl ScriptOutput {
     }
 }
 
-/// Returns the last [`KEPT_LOG_LENGTH`] bytes of the log that follows a reply.
+/// Returns the last [`MAX_LOG_BYTES`] bytes of the log that follows a reply.
 pub(super) fn trailing_log(reply: Reply<'_>) -> String {
-    let kept = reply.after.len().saturating_sub(KEPT_LOG_LENGTH);
-    let log = reply.after.char_indices().find(|(place, _)| *place >= kept);
-    log.and_then(|(place, _)| reply.after.get(place..)).unwrap_or_default().to_owned()
+    let kept = reply.after.len().saturating_sub(MAX_LOG_BYTES);
+    let log = reply.after.char_indices().find(|(index, _)| *index >= kept);
+    log.and_then(|(index, _)| reply.after.get(index..)).unwrap_or_default().to_owned()
 }
 
 fn parse_summary(line: &str) -> Option<SandboxSummary> {

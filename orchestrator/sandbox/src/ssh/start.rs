@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::program::{BinaryIdentity, Program};
 use super::remote_host::{CONVERSATION, RemoteHost, UNTIL_REMOVED, trailing_log};
 use super::script::{Reply, Script};
-use crate::placement::{start_error, unusable_workspace};
+use crate::provisioning::{start_error, unusable_workspace};
 
 /// The launcher waits 10 s for its server. A previous server may have to be terminated first.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

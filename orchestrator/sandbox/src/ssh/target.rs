@@ -172,18 +172,18 @@ fn parse_target(text: &str) -> Result<Target, SshError> {
         Err(SshError::Permanent(format!("{text:?} is no SSH target: {problem}; write [user@]host[:port]")))
     };
     let written = text.strip_prefix("ssh://").unwrap_or(text).trim_end_matches('/');
-    let (user, place) = match written.rsplit_once('@') {
-        Some((user, place)) => (Some(user.to_owned()), place),
+    let (user, address) = match written.rsplit_once('@') {
+        Some((user, address)) => (Some(user.to_owned()), address),
         None => (None, written),
     };
-    let (host, port) = match (place.strip_prefix('['), place.split_once(':')) {
+    let (host, port) = match (address.strip_prefix('['), address.split_once(':')) {
         (Some(bracketed), _) => match bracketed.split_once(']') {
             Some((host, rest)) => (host, rest.strip_prefix(':')),
             None => return refuse("a bracket has no end"),
         },
-        (None, _) if place.parse::<IpAddr>().is_ok() => (place, None),
+        (None, _) if address.parse::<IpAddr>().is_ok() => (address, None),
         (None, Some((host, port))) => (host, Some(port)),
-        (None, None) => (place, None),
+        (None, None) => (address, None),
     };
     let port = match port.map(str::parse::<u16>) {
         None => None,
@@ -213,7 +213,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".ssh")).unwrap();
         std::fs::write(home.path().join(".ssh/config"), text).unwrap();
-        let (server, secret) = (ServerBinary::at("/nowhere"), HostSecret::new([7; 32]));
+        let (server, secret) = (ServerBinary::from_file("/nowhere"), HostSecret::new([7; 32]));
         let mut config = SshConfig::new(target, home.path(), "me", server, secret);
         config.config_files.truncate(1);
         (home, config)
@@ -245,8 +245,8 @@ mod tests {
             Host first\n HostKeyAlias Alias\n IdentityAgent none\n";
         let (home, config) = config("far", text);
         let found = resolve_hops(&config).unwrap();
-        let places: Vec<String> = found.iter().map(super::Hop::destination).collect();
-        assert_eq!(places, ["me@first", "me@near:2222", "u@middle:23", "me@far.example.org"]);
+        let destinations: Vec<String> = found.iter().map(super::Hop::destination).collect();
+        assert_eq!(destinations, ["me@first", "me@near:2222", "u@middle:23", "me@far.example.org"]);
         let names: Vec<&str> = found.iter().map(|hop| hop.known_as.as_str()).collect();
         assert_eq!(names, ["Alias", "[near]:2222", "[middle]:23", "far.example.org"]);
         assert_eq!(found[3].key_files, [home.path().join("far.example.org.key")]);

@@ -86,7 +86,7 @@ impl ServerStart {
 
     /// No process inside could have replaced the socket yet.
     async fn wait_until_it_listens(&self, started: &mut Child) -> Result<(), SandboxError> {
-        let socket = UnixSocket::at(self.folder.socket());
+        let socket = UnixSocket::new(self.folder.socket());
         let mut interval = MIN_CONNECT_INTERVAL;
         while socket.connect().await.is_err() {
             let exited = started.try_wait().map_err(|error| self.failed(error))?;

@@ -100,9 +100,9 @@ impl ConfigReader<'_> {
     fn apply(&mut self, line: &Line) -> Result<(), String> {
         let settings = &mut self.settings;
         let first = || line.words.first().cloned().ok_or_else(|| format!("{} has no value", line.keyword));
-        let set = |place: &mut Option<String>| {
+        let set = |setting: &mut Option<String>| {
             first().map(|value| {
-                place.get_or_insert(value);
+                setting.get_or_insert(value);
             })
         };
         match line.keyword.as_str() {

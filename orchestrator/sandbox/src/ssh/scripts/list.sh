@@ -1,7 +1,7 @@
 # Lists all sandboxes of this owner.
 for folder in "$root"/sandboxes/*; do
     is_ours && test -n "$mark" || continue;
-    condition=ended; runs && condition=running;
-    say sandbox "${folder##*/}" "$lifetime" "$created" "$condition";
+    condition=ended; is_running && condition=running;
+    reply sandbox "${folder##*/}" "$lifetime" "$created" "$condition";
 done;
-say listed;
+reply listed;

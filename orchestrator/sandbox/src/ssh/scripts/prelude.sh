@@ -4,7 +4,7 @@
 mask=$(umask); umask 077;
 owner=$1; id=$2; shift 2;
 home=${HOME:-/nonexistent}; root=$home/.glovebox; folder=$root/sandboxes/$id;
-say() { printf "\nglovebox %s\n" "$*"; };
+reply() { printf "\nglovebox %s\n" "$*"; };
 # Sets $ticks to the start time of a process, empty if it has exited. The name in parentheses may contain anything.
 start_time_of() {
     ticks=;
@@ -13,7 +13,7 @@ start_time_of() {
     test "$1" = Z || ticks=${20};
 };
 # Whether the recorded server runs. Compares start time and boot id, since process ids are reused.
-runs() {
+is_running() {
     pid=; started=; kernel=; now=;
     { read -r pid started kernel < "$folder/server"; } 2>/dev/null;
     test -n "$started" || return 1;
@@ -23,19 +23,19 @@ runs() {
 };
 # Sets $found to all descendants of $pid.
 descendants() {
-    tree=" $pid "; found=; grew=yes;
-    while test -n "$grew"; do
-        grew=;
+    tree=" $pid "; found=; has_grown=yes;
+    while test -n "$has_grown"; do
+        has_grown=;
         for file in /proc/[0-9]*/stat; do
             { read -r stat < "$file"; } 2>/dev/null || continue;
             process=${file#/proc/}; process=${process%/stat};
             set -- ${stat##*")"};
             case $tree in *" $process "*) continue;; esac;
-            case $tree in *" $2 "*) tree="$tree$process "; found="$found $process:${20}"; grew=yes;; esac;
+            case $tree in *" $2 "*) tree="$tree$process "; found="$found $process:${20}"; has_grown=yes;; esac;
         done;
     done;
 };
-wait_for_end() {
+wait_for_exit() {
     n=0;
     while test "$n" -lt "$1"; do
         start_time_of "$pid"; test "$ticks" = "$started" || return 0;
@@ -45,18 +45,18 @@ wait_for_end() {
     return 1;
 };
 # The server itself needs up to 3 s to terminate its children.
-end_server() {
-    runs || return 0;
+terminate_server() {
+    is_running || return 0;
     descendants;
     kill -TERM "$pid" 2>/dev/null;
-    wait_for_end 200 || { kill -KILL "$pid" 2>/dev/null; wait_for_end 100 || return 1; };
+    wait_for_exit 200 || { kill -KILL "$pid" 2>/dev/null; wait_for_exit 100 || return 1; };
     for process in $found; do
         start_time_of "${process%:*}";
         test "$ticks" = "${process#*:}" && kill -KILL "${process%:*}" 2>/dev/null;
     done;
     return 0;
 };
-# A folder without a mark is an unfinished start, which any owner may remove.
+# A folder without a mark belongs to an unfinished start, which any owner may remove.
 is_ours() {
     mark=; lifetime=; created=;
     { read -r mark lifetime created < "$folder/mark"; } 2>/dev/null;
@@ -67,16 +67,16 @@ socket_folder() {
     at=; { read -r at < "$folder/at"; } 2>/dev/null;
     case $at in /tmp/glovebox-*/*) at=;; /tmp/glovebox-?*) ;; *) at=;; esac;
 };
-# Tools such as Go leave read-only folders.
+# Some tools leave read-only folders behind, such as Go.
 remove_folder() {
     socket_folder; test -z "$at" || rm -rf "$at";
     rm -rf "$folder" 2>/dev/null || { chmod -R u+rwX "$folder"; rm -rf "$folder"; };
 };
-clear_place() {
+remove_existing() {
     test -e "$folder" || return 0;
-    is_ours || { say foreign; exit 0; };
-    end_server || { say stuck "$pid"; exit 0; };
-    remove_folder || { say left "$folder"; exit 0; };
+    is_ours || { reply foreign; exit 0; };
+    terminate_server || { reply stuck "$pid"; exit 0; };
+    remove_folder || { reply left "$folder"; exit 0; };
 };
 # Whether the file $1 has $2 bytes and, if sha256sum is installed, the SHA-256 $3.
 is_intact() {

@@ -1,6 +1,6 @@
 # Prints the state of a sandbox and the path of its socket.
-test -e "$folder" || { say none; exit 0; };
-is_ours || { say foreign; exit 0; };
-runs || { say ended; exit 0; };
+test -e "$folder" || { reply none; exit 0; };
+is_ours || { reply foreign; exit 0; };
+is_running || { reply ended; exit 0; };
 socket_folder;
-say running "${at:-$folder}/s";
+reply running "${at:-$folder}/s";

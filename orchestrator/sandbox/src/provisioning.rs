@@ -1,4 +1,4 @@
-//! What every backend does with a spec and with errors, before and after its own part.
+//! Common parts of all backends: the names of sandboxes, checks of a spec, and errors.
 
 use std::error::Error;
 use std::io;
@@ -10,28 +10,28 @@ use protocol::{ConversationId, SandboxId};
 use rustix::fs::Access;
 use secrecy::{ExposeSecret, SecretString};
 
-/// How much of the end of what a sandbox wrote is kept for an error, in bytes.
-pub(crate) const KEPT_LOG_LENGTH: usize = 64 << 10;
+/// Maximum length of the logs in an error. Older lines are dropped.
+pub(crate) const MAX_LOG_BYTES: usize = 64 << 10;
 
 const PREFIX: &str = "glovebox-";
 
-/// The sandbox of a conversation: always the same one, so that what a crash left behind is found by its name.
+/// Returns the id of a conversation's sandbox. It never changes, so that a sandbox is found after a crash.
 ///
 /// # Errors
-/// The conversation's id leaves no room for the rest of the name.
+/// The id is too long.
 pub fn sandbox_id_of(conversation: &ConversationId) -> Result<SandboxId, SandboxError> {
     format!("{PREFIX}{conversation}").parse().map_err(|error| {
-        start_error(format!("the conversation's id {conversation} does not make a sandbox's name: {error}"))
+        start_error(format!("the conversation id {conversation} cannot be used in a sandbox id: {error}"))
     })
 }
 
-/// The conversation whose sandbox this is; nothing when it is not one of ours.
+/// Returns the conversation of a sandbox. `None` if it was not created by this program.
 pub(crate) fn conversation_of(sandbox: &str) -> Option<ConversationId> {
     sandbox.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// Checks that this process can work in a folder. A path with links is refused: callers resolve what the user names, so
-/// something put the link there afterwards, such as an earlier sandbox that could write a folder above.
+/// Checks that this process can use a folder as workspace. Rejects a path with links: callers resolve the paths of users, so
+/// that a link was created later, possibly by an earlier sandbox with write access to a parent folder.
 pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, SandboxError> {
     let workspace = path.canonicalize().and_then(|resolved| {
         if resolved != path {
@@ -46,27 +46,27 @@ pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, SandboxError> {
     workspace.map_err(|error| unusable_workspace(path, error))
 }
 
-/// The start error for a workspace that cannot be used.
+/// Returns the start error for a workspace that cannot be used.
 pub(crate) fn unusable_workspace(path: &Path, reason: impl std::fmt::Display) -> SandboxError {
     start_error(format!("the workspace {} cannot be written: {reason}", path.display()))
 }
 
-/// A start error without logs.
+/// Returns a start error without logs.
 pub(crate) fn start_error(detail: impl Into<String>) -> SandboxError {
     SandboxError::Start { detail: detail.into(), logs: String::new() }
 }
 
-/// The error with what the sandbox wrote, where it has a place for it.
+/// Adds the logs of a sandbox to the error of its start.
 pub(crate) fn with_logs(error: SandboxError, logs: String) -> SandboxError {
     match error {
         SandboxError::Start { detail, .. } => SandboxError::Start { detail, logs },
-        // The key was just handed over: a server that refuses it did not start as it was told.
+        // A new server that rejects its key has not started properly.
         SandboxError::Refused { detail } => SandboxError::Start { detail, logs },
         other => other,
     }
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.fold(error.to_string(), |text, cause| {
@@ -79,7 +79,7 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
 /// Maximum length of a server's message in an error, in characters.
 const MAX_QUOTED_CHARS: usize = 1024;
 
-/// A server's message for one line of a terminal: truncated, and without control characters.
+/// Prepares a server's message for one line of a terminal: truncated, and without control characters.
 pub(crate) fn quote(text: &str) -> String {
     text.chars().take(MAX_QUOTED_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -101,12 +101,12 @@ mod tests {
         let sandbox = sandbox_id_of(&conversation).unwrap();
         assert_eq!(sandbox.as_str(), "glovebox-019a-b.c");
         assert_eq!(conversation_of(sandbox.as_str()), Some(conversation));
-        assert_eq!(conversation_of("somebody-elses"), None);
+        assert_eq!(conversation_of("other"), None);
         assert!(sandbox_id_of(&"x".repeat(128).parse().unwrap()).is_err());
     }
 
     #[test]
-    fn a_workspace_that_cannot_be_used_is_named() {
+    fn workspace_error_contains_the_path() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
