@@ -1,13 +1,13 @@
 //! Client of the browser's debugging protocol: calls and their responses, and the tabs as reported by events.
 //!
-//! A call handles the events that arrive before its response. [`Browser::heed`] handles them while no call is pending.
+//! A call handles the events that arrive before its response. [`Browser::handle_event`] handles them while no call is pending.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::link::{Dead, Link};
+use crate::link::{BrowserGone, Link};
 use crate::messages::Message;
 
 /// Timeout of a call that does not wait for the network.
@@ -32,16 +32,16 @@ pub(crate) const HEIGHT: u32 = 720;
 pub(crate) enum BrowserError {
     /// The browser has exited, or the connection to it is lost.
     #[error(transparent)]
-    Dead(#[from] Dead),
+    Gone(#[from] BrowserGone),
     /// The browser does not respond.
-    #[error("the browser does not answer")]
-    Silent,
+    #[error("the browser does not respond")]
+    Unresponsive,
     /// The page's process has crashed.
     #[error("the page has crashed")]
     Crashed,
     /// The call timed out.
-    #[error("the page does not answer")]
-    Slow,
+    #[error("the page does not respond")]
+    Timeout,
     /// The browser or the page refused the call.
     #[error("{0}")]
     Refused(String),
@@ -64,42 +64,42 @@ pub(crate) struct Browser {
     link: Link,
     last_id: u64,
     tabs: Vec<Tab>,
-    /// The tab in front.
-    front: usize,
+    /// Index of the active tab.
+    active: usize,
     /// Tabs that are being opened.
     attaching: Vec<String>,
     notes: Vec<String>,
-    left_out: usize,
+    omitted_note_count: usize,
 }
 
 impl Browser {
     /// Attaches to a running browser and its open tabs.
-    pub(crate) async fn meet(link: Link, patience: Duration) -> Result<Self, BrowserError> {
+    pub(crate) async fn attach(link: Link, limit: Duration) -> Result<Self, BrowserError> {
         let (tabs, attaching, notes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut browser = Self { link, last_id: 0, tabs, front: 0, attaching, notes, left_out: 0 };
+        let mut browser = Self { link, last_id: 0, tabs, active: 0, attaching, notes, omitted_note_count: 0 };
         // Terminates a partial message of a previous host.
         browser.link.send(Vec::new())?;
-        if !browser.answers(patience).await {
-            return Err(BrowserError::Silent);
+        if !browser.is_responsive(limit).await {
+            return Err(BrowserError::Unresponsive);
         }
         browser.call(None, "Target.setDiscoverTargets", json!({"discover": false})).await?;
         browser.call(None, "Target.setDiscoverTargets", json!({"discover": true})).await?;
         let downloads = json!({"behavior": "deny", "eventsEnabled": true});
         browser.call(None, "Browser.setDownloadBehavior", downloads).await?;
-        timeout(CALL_TIMEOUT, browser.arrive()).await.map_err(|_| BrowserError::Slow)??;
+        timeout(CALL_TIMEOUT, browser.wait_for_tabs()).await.map_err(|_| BrowserError::Timeout)??;
         browser.notes.clear();
         Ok(browser)
     }
 
     /// Whether the browser responds.
-    pub(crate) async fn answers(&mut self, patience: Duration) -> bool {
-        self.call_within(patience, None, "Browser.getVersion", json!({})).await.is_ok()
+    pub(crate) async fn is_responsive(&mut self, limit: Duration) -> bool {
+        self.call_within(limit, None, "Browser.getVersion", json!({})).await.is_ok()
     }
 
     /// Waits for the tabs that are being opened.
-    async fn arrive(&mut self) -> Result<(), BrowserError> {
+    async fn wait_for_tabs(&mut self) -> Result<(), BrowserError> {
         while !self.attaching.is_empty() {
-            self.heed().await?;
+            self.handle_event().await?;
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Browser {
     /// Ensures that the active tab exists and has not crashed.
     pub(crate) async fn ensure_tab(&mut self) -> Result<(), BrowserError> {
         while let Some(at) = self.tabs.iter().position(|tab| tab.is_crashed) {
-            self.drop_tab(at);
+            self.close_tab(at);
         }
         if self.tabs.is_empty() {
             self.open_tab("about:blank").await?;
@@ -120,29 +120,29 @@ impl Browser {
         if self.tabs.len() >= MAX_TABS {
             return Err(BrowserError::Refused(format!("there are {MAX_TABS} tabs already; close one")));
         }
-        let made = self.call(None, "Target.createTarget", json!({"url": url})).await?;
-        let target = text(&made, "targetId");
-        self.attach(&target)?;
+        let created = self.call(None, "Target.createTarget", json!({"url": url})).await?;
+        let target = text(&created, "targetId");
+        self.attach_target(&target)?;
         let deadline = Instant::now() + CALL_TIMEOUT;
         loop {
             if let Some(at) = self.tabs.iter().position(|tab| tab.target == target) {
-                return self.bring_to_front(at);
+                return self.activate_tab(at);
             }
-            timeout_at(deadline, self.heed()).await.map_err(|_| BrowserError::Slow)??;
+            timeout_at(deadline, self.handle_event()).await.map_err(|_| BrowserError::Timeout)??;
         }
     }
 
     /// Closes a tab, even if it does not respond.
-    pub(crate) fn drop_tab(&mut self, at: usize) {
+    pub(crate) fn close_tab(&mut self, at: usize) {
         if at < self.tabs.len() {
             let tab = self.tabs.remove(at);
             // An already closed tab is no failure, and an exited browser is detected by the next call.
             let _ = self.post(None, "Target.closeTarget", json!({"targetId": tab.target}));
-            self.go_on_from(at);
+            self.adjust_active_index(at);
         }
     }
 
-    pub(crate) fn bring_to_front(&mut self, at: usize) -> Result<(), BrowserError> {
+    pub(crate) fn activate_tab(&mut self, at: usize) -> Result<(), BrowserError> {
         let Some(tab) = self.tabs.get(at) else {
             return Err(BrowserError::Refused(format!(
                 "there is no tab {at}: there are {}, from 0",
@@ -150,7 +150,7 @@ impl Browser {
             )));
         };
         let target = tab.target.clone();
-        self.front = at;
+        self.active = at;
         self.post(None, "Target.activateTarget", json!({"targetId": target}))?;
         Ok(())
     }
@@ -159,20 +159,20 @@ impl Browser {
         &self.tabs
     }
 
-    pub(crate) fn front_index(&self) -> usize {
-        self.front
+    pub(crate) fn active_index(&self) -> usize {
+        self.active
     }
 
-    pub(crate) fn front(&mut self) -> Result<&mut Tab, BrowserError> {
-        self.tabs.get_mut(self.front).ok_or_else(|| BrowserError::Refused("there is no tab".to_owned()))
+    pub(crate) fn active_tab(&mut self) -> Result<&mut Tab, BrowserError> {
+        self.tabs.get_mut(self.active).ok_or_else(|| BrowserError::Refused("there is no tab".to_owned()))
     }
 
     /// Returns the notes since the last observation.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
-        match std::mem::take(&mut self.left_out) {
+        match std::mem::take(&mut self.omitted_note_count) {
             0 => {}
-            more => notes.push(format!("{more} more of such are left out.")),
+            more => notes.push(format!("{more} more notes are omitted.")),
         }
         notes
     }
@@ -181,28 +181,28 @@ impl Browser {
         if self.notes.len() < MAX_NOTES {
             self.notes.push(note);
         } else {
-            self.left_out += 1;
+            self.omitted_note_count += 1;
         }
     }
 
     /// Calls a method on the active tab.
-    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Result<Value, BrowserError> {
-        self.ask_within(CALL_TIMEOUT, method, params).await
+    pub(crate) async fn call_page(&mut self, method: &str, params: Value) -> Result<Value, BrowserError> {
+        self.call_page_within(CALL_TIMEOUT, method, params).await
     }
 
-    pub(crate) async fn ask_within(
+    pub(crate) async fn call_page_within(
         &mut self,
-        patience: Duration,
+        limit: Duration,
         method: &str,
         params: Value,
     ) -> Result<Value, BrowserError> {
-        let session = self.front()?.session.clone();
-        self.call_within(patience, Some(&session), method, params).await
+        let session = self.active_tab()?.session.clone();
+        self.call_within(limit, Some(&session), method, params).await
     }
 
     /// Calls a method on the active tab without waiting for its response.
     pub(crate) fn notify(&mut self, method: &str, params: Value) -> Result<(), BrowserError> {
-        let session = self.front()?.session.clone();
+        let session = self.active_tab()?.session.clone();
         self.post(Some(&session), method, params)?;
         Ok(())
     }
@@ -218,22 +218,22 @@ impl Browser {
 
     async fn call_within(
         &mut self,
-        patience: Duration,
+        limit: Duration,
         session: Option<&str>,
         method: &str,
         params: Value,
     ) -> Result<Value, BrowserError> {
         let id = self.post(session, method, params)?;
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + limit;
         loop {
-            let message = timeout_at(deadline, self.next()).await.map_err(|_| BrowserError::Slow)??;
+            let message = timeout_at(deadline, self.next()).await.map_err(|_| BrowserError::Timeout)??;
             if message.id == Some(id) {
                 return match message.error {
-                    Some(refusal) => Err(BrowserError::Refused(short(&refusal.message, MAX_NOTE_CHARS))),
+                    Some(error) => Err(BrowserError::Refused(short(&error.message, MAX_NOTE_CHARS))),
                     None => Ok(message.result),
                 };
             }
-            self.take_in(message);
+            self.on_message(message);
             let is_crashed = |tab: &Tab| tab.is_crashed && session == Some(tab.session.as_str());
             if self.tabs.iter().any(is_crashed) {
                 return Err(BrowserError::Crashed);
@@ -241,7 +241,7 @@ impl Browser {
         }
     }
 
-    fn post(&mut self, session: Option<&str>, method: &str, params: Value) -> Result<u64, Dead> {
+    fn post(&mut self, session: Option<&str>, method: &str, params: Value) -> Result<u64, BrowserGone> {
         self.last_id += 1;
         let mut message = json!({"id": self.last_id, "method": method, "params": params});
         if let (Some(session), Some(message)) = (session, message.as_object_mut()) {
@@ -251,7 +251,7 @@ impl Browser {
         Ok(self.last_id)
     }
 
-    async fn next(&mut self) -> Result<Message, Dead> {
+    async fn next(&mut self) -> Result<Message, BrowserGone> {
         loop {
             // The rest of a message that a previous host received in part is skipped.
             if let Ok(message) = serde_json::from_slice(&self.link.next().await?) {
@@ -261,17 +261,17 @@ impl Browser {
     }
 
     /// Handles an event.
-    pub(crate) async fn heed(&mut self) -> Result<(), Dead> {
+    pub(crate) async fn handle_event(&mut self) -> Result<(), BrowserGone> {
         let message = self.next().await?;
-        self.take_in(message);
+        self.on_message(message);
         Ok(())
     }
 
-    fn take_in(&mut self, message: Message) {
+    fn on_message(&mut self, message: Message) {
         let Message { method, params, session_id, .. } = message;
-        let outcome = match method.as_str() {
-            "Target.targetCreated" => self.meet_target(&params["targetInfo"]),
-            "Target.attachedToTarget" => self.gain_tab(&params),
+        let handled = match method.as_str() {
+            "Target.targetCreated" => self.on_target_created(&params["targetInfo"]),
+            "Target.attachedToTarget" => self.on_target_attached(&params),
             "Target.targetInfoChanged" => {
                 let info = &params["targetInfo"];
                 let target = text(info, "targetId");
@@ -281,7 +281,7 @@ impl Browser {
                 Ok(())
             }
             "Target.targetCrashed" => {
-                self.lose_page(&text(&params, "targetId"));
+                self.on_target_crashed(&text(&params, "targetId"));
                 Ok(())
             }
             "Target.targetDestroyed" => {
@@ -289,7 +289,7 @@ impl Browser {
                 self.attaching.retain(|other| *other != target);
                 if let Some(at) = self.tabs.iter().position(|tab| tab.target == target) {
                     self.tabs.remove(at);
-                    self.go_on_from(at);
+                    self.adjust_active_index(at);
                 }
                 Ok(())
             }
@@ -298,13 +298,18 @@ impl Browser {
                 self.note(format!("A download of {url} was refused: fetch files by a command."));
                 Ok(())
             }
-            _ => self.take_in_of_page(&method, &params, session_id.as_deref()),
+            _ => self.on_page_event(&method, &params, session_id.as_deref()),
         };
         // An exited browser is detected by the next call.
-        let _ = outcome;
+        let _ = handled;
     }
 
-    fn take_in_of_page(&mut self, method: &str, params: &Value, session: Option<&str>) -> Result<(), Dead> {
+    fn on_page_event(
+        &mut self,
+        method: &str,
+        params: &Value,
+        session: Option<&str>,
+    ) -> Result<(), BrowserGone> {
         let Some(tab) = self.tabs.iter_mut().find(|tab| Some(tab.session.as_str()) == session) else {
             return Ok(());
         };
@@ -319,17 +324,17 @@ impl Browser {
             }
             "Input.dragIntercepted" => tab.dragged = Some(params["data"].clone()),
             "Page.fileChooserOpened" => {
-                self.note("The page wants a file: use upload_file on its field.".to_owned());
+                self.note("The page requests a file: use upload_file on its field.".to_owned());
             }
             "Page.javascriptDialogOpening" => {
                 let session = tab.session.clone();
                 let kind = text(params, "type");
                 // A `beforeunload` dialog must not block navigation.
                 let is_accepted = kind == "beforeunload";
-                let said = short(&text(params, "message"), MAX_NOTE_CHARS);
+                let message = short(&text(params, "message"), MAX_NOTE_CHARS);
                 self.note(match is_accepted {
-                    true => "The page asked whether to leave it: yes.".to_owned(),
-                    false => format!("The page opened a dialog ({kind}), which was dismissed: {said}"),
+                    true => "The page asked whether to leave it, which was confirmed.".to_owned(),
+                    false => format!("The page opened a dialog ({kind}), which was dismissed: {message}"),
                 });
                 self.post(Some(&session), "Page.handleJavaScriptDialog", json!({"accept": is_accepted}))?;
             }
@@ -338,7 +343,7 @@ impl Browser {
         Ok(())
     }
 
-    fn meet_target(&mut self, info: &Value) -> Result<(), Dead> {
+    fn on_target_created(&mut self, info: &Value) -> Result<(), BrowserGone> {
         let target = text(info, "targetId");
         if info["type"] != "page" || target.is_empty() {
             return Ok(());
@@ -348,10 +353,10 @@ impl Browser {
             self.post(None, "Target.closeTarget", json!({"targetId": target}))?;
             return Ok(());
         }
-        self.attach(&target)
+        self.attach_target(&target)
     }
 
-    fn attach(&mut self, target: &str) -> Result<(), Dead> {
+    fn attach_target(&mut self, target: &str) -> Result<(), BrowserGone> {
         let is_known = self.tabs.iter().any(|tab| tab.target == target);
         if is_known || self.attaching.iter().any(|other| other == target) {
             return Ok(());
@@ -362,7 +367,7 @@ impl Browser {
     }
 
     /// Activates a tab that a page has opened, as a browser with a window does.
-    fn gain_tab(&mut self, params: &Value) -> Result<(), Dead> {
+    fn on_target_attached(&mut self, params: &Value) -> Result<(), BrowserGone> {
         let target = text(&params["targetInfo"], "targetId");
         let Some(at) = self.attaching.iter().position(|other| *other == target) else { return Ok(()) };
         self.attaching.remove(at);
@@ -378,12 +383,12 @@ impl Browser {
         let url = short(&text(&params["targetInfo"], "url"), MAX_ADDRESS_CHARS);
         let (is_loading, is_crashed) = (false, false);
         self.tabs.push(Tab { target, session, url, is_loading, is_crashed, world: None, dragged: None });
-        self.front = self.tabs.len() - 1;
+        self.active = self.tabs.len() - 1;
         self.note("A tab was opened.".to_owned());
         Ok(())
     }
 
-    fn lose_page(&mut self, target: &str) {
+    fn on_target_crashed(&mut self, target: &str) {
         if let Some(tab) = self.tabs.iter_mut().find(|tab| tab.target == target) {
             (tab.is_crashed, tab.is_loading) = (true, false);
             let url = short(&tab.url, MAX_NOTE_CHARS);
@@ -392,9 +397,9 @@ impl Browser {
     }
 
     /// Adjusts the active tab after the tab at an index was closed.
-    fn go_on_from(&mut self, at: usize) {
-        if at < self.front || (at == self.front && at >= self.tabs.len()) {
-            self.front = self.front.saturating_sub(1);
+    fn adjust_active_index(&mut self, at: usize) {
+        if at < self.active || (at == self.active && at >= self.tabs.len()) {
+            self.active = self.active.saturating_sub(1);
         }
     }
 }
@@ -405,9 +410,9 @@ pub(crate) fn text(value: &Value, key: &str) -> String {
 }
 
 /// Truncates a text and replaces its line breaks.
-pub(crate) fn short(text: &str, longest: usize) -> String {
+pub(crate) fn short(text: &str, max_chars: usize) -> String {
     let mut letters = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    let mut short: String = letters.by_ref().take(longest).collect();
+    let mut short: String = letters.by_ref().take(max_chars).collect();
     if letters.next().is_some() {
         short.push('…');
     }

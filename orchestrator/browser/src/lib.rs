@@ -2,7 +2,7 @@
 //!
 //! [`BrowsingProvider`] decorates a sandbox provider. It performs these two actions and forwards all others. The browser
 //! runs in the sandbox and is driven from the host, which keeps the action server small. Its debugging protocol uses two
-//! pipes in a folder of the sandbox (`place`) and the sandbox's connection. No port is opened, inside or on the host,
+//! pipes in a folder of the sandbox (`folder`) and the sandbox's connection. No port is opened, inside or on the host,
 //! through which another process could drive the browser. The browser survives a broken connection and a restart of the
 //! host, which then re-attach to it.
 //!
@@ -14,6 +14,7 @@
 //! some thirty methods are needed. The protocol over a pipe is JSON with a zero byte after each message.
 
 mod browser;
+mod folder;
 mod keys;
 mod link;
 mod messages;
@@ -21,7 +22,6 @@ mod observe;
 mod owner;
 mod page;
 mod perform;
-mod place;
 mod provider;
 mod sandbox;
 

@@ -16,43 +16,43 @@ pub(crate) struct Message {
     pub(crate) method: String,
     pub(crate) params: Value,
     pub(crate) result: Value,
-    pub(crate) error: Option<Refusal>,
+    pub(crate) error: Option<CallError>,
 }
 
 /// Error response of the browser.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Refusal {
+pub(crate) struct CallError {
     pub(crate) message: String,
 }
 
 /// Splits a byte stream into messages.
 #[derive(Default)]
-pub(crate) struct Splitter {
-    held: Vec<u8>,
-    is_passing_over: bool,
+pub(crate) struct MessageSplitter {
+    buffer: Vec<u8>,
+    is_skipping: bool,
 }
 
-impl Splitter {
+impl MessageSplitter {
     pub(crate) fn push(&mut self, mut bytes: &[u8], mut on_message: impl FnMut(Vec<u8>)) {
         while let Some(end) = bytes.iter().position(|byte| *byte == 0) {
             let (last, rest) = bytes.split_at(end);
-            self.hold(last);
-            let whole = std::mem::take(&mut self.held);
-            if !std::mem::take(&mut self.is_passing_over) && !whole.is_empty() {
-                on_message(whole);
+            self.append(last);
+            let message = std::mem::take(&mut self.buffer);
+            if !std::mem::take(&mut self.is_skipping) && !message.is_empty() {
+                on_message(message);
             }
             bytes = rest.get(1..).unwrap_or_default();
         }
-        self.hold(bytes);
+        self.append(bytes);
     }
 
-    fn hold(&mut self, bytes: &[u8]) {
-        if self.is_passing_over || self.held.len() + bytes.len() > MAX_MESSAGE_BYTES {
-            self.is_passing_over = true;
-            self.held = Vec::new();
+    fn append(&mut self, bytes: &[u8]) {
+        if self.is_skipping || self.buffer.len() + bytes.len() > MAX_MESSAGE_BYTES {
+            self.is_skipping = true;
+            self.buffer = Vec::new();
         } else {
-            self.held.extend_from_slice(bytes);
+            self.buffer.extend_from_slice(bytes);
         }
     }
 }
@@ -61,9 +61,9 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    fn split(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
-        let (mut splitter, mut messages) = (Splitter::default(), Vec::new());
-        pieces.iter().for_each(|piece| splitter.push(piece, |message| messages.push(message)));
+    fn split(chunks: &[&[u8]]) -> Vec<Vec<u8>> {
+        let (mut splitter, mut messages) = (MessageSplitter::default(), Vec::new());
+        chunks.iter().for_each(|chunk| splitter.push(chunk, |message| messages.push(message)));
         messages
     }
 
@@ -78,11 +78,11 @@ mod tests {
     #[test]
     fn message_is_skipped_without_buffering_when_too_long() {
         let long = vec![b'x'; MAX_MESSAGE_BYTES];
-        let mut splitter = Splitter::default();
+        let mut splitter = MessageSplitter::default();
         let mut messages = Vec::new();
-        for piece in [b"y".as_slice(), &long, b"z\0{}\0"] {
-            splitter.push(piece, |message| messages.push(message));
-            assert!(splitter.held.len() <= MAX_MESSAGE_BYTES);
+        for chunk in [b"y".as_slice(), &long, b"z\0{}\0"] {
+            splitter.push(chunk, |message| messages.push(message));
+            assert!(splitter.buffer.len() <= MAX_MESSAGE_BYTES);
         }
         assert_eq!(messages, [b"{}".to_vec()]);
     }

@@ -24,7 +24,7 @@ const MAX_INDENT: u32 = 16;
 const MAX_TEXT_CHARS: u32 = 1_000;
 const MAX_NAME_CHARS: u32 = 150;
 
-/// Maximum length of the script's result. The script truncates it, but a hostile process may respond in its place.
+/// Maximum length of the script's result. The script truncates it, but a hostile process may respond in its folder.
 const MAX_PAGE_CHARS: usize = 50_000;
 const MAX_FIELD_CHARS: usize = 1_000;
 
@@ -48,33 +48,33 @@ pub(crate) struct BrowseResult {
     /// `browse` or `browse_interactive`.
     pub(crate) trigger: &'static str,
     /// Source text of the calls.
-    pub(crate) written: String,
+    pub(crate) source: String,
     /// Error in one sentence. Empty on success.
     pub(crate) error: String,
     /// Messages to the user.
-    pub(crate) said: Vec<String>,
+    pub(crate) messages: Vec<String>,
 }
 
 impl BrowseResult {
     /// Builds an observation without a page.
     pub(crate) fn without_page(self, notes: &[String]) -> Observation {
-        let content = self.words(notes);
-        Observation::new(content, self.facts())
+        let content = self.summary(notes);
+        Observation::new(content, self.fields())
     }
 
     /// Builds the text that precedes the page.
-    fn words(&self, notes: &[String]) -> String {
+    fn summary(&self, notes: &[String]) -> String {
         let error = (!self.error.is_empty()).then(|| format!("The action failed: {}.", self.error));
-        let said = (!self.said.is_empty()).then(|| "The message was sent to the user.".to_owned());
-        let lines: Vec<_> = error.into_iter().chain(said).chain(notes.iter().cloned()).collect();
+        let sent = (!self.messages.is_empty()).then(|| "The message was sent to the user.".to_owned());
+        let lines: Vec<_> = error.into_iter().chain(sent).chain(notes.iter().cloned()).collect();
         lines.join("\n")
     }
 
-    fn facts(self) -> BrowseObservation {
+    fn fields(self) -> BrowseObservation {
         BrowseObservation {
             trigger_by_action: self.trigger.to_owned(),
             error: !self.error.is_empty(),
-            last_browser_action: self.written,
+            last_browser_action: self.source,
             last_browser_action_error: self.error,
             ..Default::default()
         }
@@ -91,55 +91,55 @@ pub(crate) async fn observe(
     mut outcome: BrowseResult,
     has_marks: bool,
 ) -> Result<Observation, (BrowseResult, BrowserError)> {
-    let page = match browser.look().await {
+    let page = match browser.inspect_page().await {
         Ok(page) => Some(page),
-        Err(fault @ BrowserError::Dead(_)) => return Err((outcome, fault)),
+        Err(error @ BrowserError::Gone(_)) => return Err((outcome, error)),
         Err(fault) => {
             if outcome.error.is_empty() {
-                outcome.error = format!("the page cannot be looked at: {fault}");
+                outcome.error = format!("the page cannot be observed: {fault}");
             }
             None
         }
     };
     let screenshot = match page {
-        Some(_) => browser.picture().await,
+        Some(_) => browser.screenshot().await,
         None => String::new(),
     };
     let set_of_marks = match page {
-        Some(_) if has_marks => browser.marked_picture().await,
+        Some(_) if has_marks => browser.marked_screenshot().await,
         _ => String::new(),
     };
     let notes = browser.take_notes();
     let tabs: Vec<String> = browser.tabs().iter().map(|tab| tab.url.clone()).collect();
-    let front = browser.front_index();
-    let url = tabs.get(front).cloned().unwrap_or_default();
-    let mut content = outcome.words(&notes);
+    let active = browser.active_index();
+    let url = tabs.get(active).cloned().unwrap_or_default();
+    let mut content = outcome.summary(&notes);
     if !content.is_empty() {
         content.push_str("\n\n");
     }
     if let [_, _, ..] = tabs.as_slice() {
         let lines = (0..).zip(&tabs);
         let lines: Vec<_> =
-            lines.map(|(at, url)| format!("{}{at}: {url}", if at == front { "* " } else { "  " })).collect();
+            lines.map(|(at, url)| format!("{}{at}: {url}", if at == active { "* " } else { "  " })).collect();
         content.push_str(&format!("Tabs:\n{}\n", lines.join("\n")));
     }
     content.push_str(&format!("Address: {url}\n"));
     let page = page.unwrap_or_default();
     content.push_str(&page.describe());
-    let facts = BrowseObservation {
+    let fields = BrowseObservation {
         url,
         screenshot,
         set_of_marks,
         open_pages_urls: tabs,
-        active_page_index: i64::try_from(front).unwrap_or_default(),
+        active_page_index: i64::try_from(active).unwrap_or_default(),
         focused_element_bid: page.focused,
-        ..outcome.facts()
+        ..outcome.fields()
     };
-    Ok(Observation::new(content, facts))
+    Ok(Observation::new(content, fields))
 }
 
 impl Page {
-    fn cut(self) -> Self {
+    fn truncate(self) -> Self {
         Self {
             text: self.text.chars().take(MAX_PAGE_CHARS).collect(),
             title: short(&self.title, MAX_FIELD_CHARS),
@@ -155,10 +155,10 @@ impl Page {
         };
         if self.height > self.window && self.window > 0 {
             let (from, to) = (self.scrolled, self.scrolled.saturating_add(self.window));
-            text.push_str(&format!("In sight: {from} to {to} of {} pixels\n", self.height));
+            text.push_str(&format!("Viewport: {from} to {to} of {} pixels\n", self.height));
         }
         if self.is_below {
-            text.push_str("What is above the window is left out.\n");
+            text.push_str("Content above the viewport is omitted.\n");
         }
         text.push('\n');
         text.push_str(&self.text);
@@ -170,7 +170,7 @@ impl Page {
 }
 
 impl Browser {
-    async fn look(&mut self) -> Result<Page, BrowserError> {
+    async fn inspect_page(&mut self) -> Result<Page, BrowserError> {
         let bounds = json!([{
             "nodes": MAX_NODES,
             "lines": MAX_LINES,
@@ -180,39 +180,39 @@ impl Browser {
             "text": MAX_TEXT_CHARS,
             "name": MAX_NAME_CHARS,
         }]);
-        let seen = match self.evaluate("observe", &bounds).await {
+        let result = match self.evaluate("observe", &bounds).await {
             // The page's script may run forever and is interrupted.
-            Err(BrowserError::Slow) => {
+            Err(BrowserError::Timeout) => {
                 self.notify("Runtime.terminateExecution", json!({}))?;
                 self.note("The page's script did not end, and was interrupted.".to_owned());
                 self.evaluate("observe", &bounds).await
             }
-            seen => seen,
+            result => result,
         }?;
-        let page: Page = serde_json::from_value(seen)
-            .map_err(|_| BrowserError::Refused("it says nothing sensible".to_owned()))?;
-        Ok(page.cut())
+        let page: Page = serde_json::from_value(result)
+            .map_err(|_| BrowserError::Refused("its response is malformed".to_owned()))?;
+        Ok(page.truncate())
     }
 
     /// Takes a screenshot in which each interactive element has a frame with its id. Empty if there is none.
-    async fn marked_picture(&mut self) -> String {
+    async fn marked_screenshot(&mut self) -> String {
         let marked = self.evaluate("mark", &json!([MAX_MARKS])).await;
-        let picture = match marked.as_ref().map(|marked| marked.as_u64()) {
-            Ok(Some(1..)) => self.picture().await,
+        let screenshot = match marked.as_ref().map(|marked| marked.as_u64()) {
+            Ok(Some(1..)) => self.screenshot().await,
             _ => String::new(),
         };
         // Also after a failure, since marks may have been added.
         if let Err(fault) = self.evaluate("unmark", &json!([])).await {
-            tracing::debug!(%fault, "taking the marks from a page");
+            tracing::debug!(%fault, "cannot remove the marks from a page");
         }
-        picture
+        screenshot
     }
 
     /// Takes a screenshot as data URL. Empty on failure.
-    async fn picture(&mut self) -> String {
+    async fn screenshot(&mut self) -> String {
         for quality in [60, 15] {
             let params = json!({"format": "jpeg", "quality": quality, "optimizeForSpeed": true});
-            let Ok(taken) = self.ask_within(SCREENSHOT_TIMEOUT, "Page.captureScreenshot", params).await
+            let Ok(taken) = self.call_page_within(SCREENSHOT_TIMEOUT, "Page.captureScreenshot", params).await
             else {
                 break;
             };
@@ -244,7 +244,7 @@ mod tests {
             window: 720,
             ..Page::default()
         };
-        let page = page.cut();
+        let page = page.truncate();
         assert!(page.focused.len() < 2 * MAX_FIELD_CHARS);
         assert!(page.describe().len() < 2 * MAX_PAGE_CHARS);
     }

@@ -15,10 +15,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::browser::{Browser, BrowserError, short};
+use crate::folder::{ActionStart, BrowserFolder, BrowserState};
 use crate::link::{Link, launch};
 use crate::observe::{BrowseResult, observe};
 use crate::perform::perform;
-use crate::place::{ActionStart, BrowserFolder, BrowserState};
 
 /// Maximum number of queued actions. More are refused: each running agent has one.
 const MAX_QUEUED_ACTIONS: usize = 16;
@@ -43,52 +43,53 @@ const MAX_STDERR_CHARS: usize = 600;
 const CANCELLED: &str = "it was cancelled; what it had started may continue";
 
 /// A queued action.
-pub(crate) struct Task {
+pub(crate) struct BrowserTask {
     pub(crate) id: ActionId,
     /// `browse` or `browse_interactive`.
     pub(crate) trigger: &'static str,
     /// Source text of the calls.
-    pub(crate) written: String,
+    pub(crate) source: String,
     /// The parsed calls, or the parse error.
     pub(crate) calls: Result<Vec<BrowserCall>, String>,
     /// Timeout of the calls, without the observation.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) cancel: CancellationToken,
-    pub(crate) answer: oneshot::Sender<Result<Observation, SandboxError>>,
+    pub(crate) reply: oneshot::Sender<Result<Observation, SandboxError>>,
 }
 
 /// Handle of the task. After the last one is dropped, the task completes the running action and ends. Queued actions are
 /// not started, because no caller waits for them.
-pub(crate) fn start(place: BrowserFolder, has_marks: bool) -> mpsc::Sender<Task> {
-    let (tasks, given) = mpsc::channel(MAX_QUEUED_ACTIONS);
-    let owner = Owner { place, has_marks, browser: None, latest: None, end: CancellationToken::new() };
+pub(crate) fn start(folder: BrowserFolder, has_marks: bool) -> mpsc::Sender<BrowserTask> {
+    let (tasks, queue) = mpsc::channel(MAX_QUEUED_ACTIONS);
+    let owner =
+        BrowserOwner { folder, has_marks, browser: None, latest: None, ended: CancellationToken::new() };
     tokio::spawn(async move {
-        let _end = owner.end.clone().drop_guard();
-        owner.run(given).await;
+        let _ended = owner.ended.clone().drop_guard();
+        owner.run(queue).await;
     });
     tasks
 }
 
-struct Owner {
-    place: BrowserFolder,
+struct BrowserOwner {
+    folder: BrowserFolder,
     /// Whether observations have a marked screenshot.
     has_marks: bool,
     browser: Option<Browser>,
     /// Result of the latest action, which is returned again for the same id.
     latest: Option<(ActionId, Observation)>,
     /// Signals the supervising task that the owner has ended.
-    end: CancellationToken,
+    ended: CancellationToken,
 }
 
-impl Owner {
-    async fn run(mut self, mut given: mpsc::Receiver<Task>) {
+impl BrowserOwner {
+    async fn run(mut self, mut queue: mpsc::Receiver<BrowserTask>) {
         loop {
             let task = match &mut self.browser {
-                None => given.recv().await,
+                None => queue.recv().await,
                 Some(browser) => tokio::select! {
-                    task = given.recv() => task,
-                    heeded = browser.heed() => {
-                        if heeded.is_err() {
+                    task = queue.recv() => task,
+                    handled = browser.handle_event() => {
+                        if handled.is_err() {
                             self.browser = None;
                         }
                         continue;
@@ -96,27 +97,27 @@ impl Owner {
                 },
             };
             let Some(task) = task else { return };
-            self.take(task).await;
+            self.on_task(task).await;
         }
     }
 
-    async fn take(&mut self, task: Task) {
-        if task.answer.is_closed() {
+    async fn on_task(&mut self, task: BrowserTask) {
+        if task.reply.is_closed() {
             return;
         }
-        let Task { id, trigger, written, calls, patience, cancel, answer } = task;
+        let BrowserTask { id, trigger, source, calls, timeout, cancel, reply } = task;
         if let Some((_, observation)) = self.latest.as_ref().filter(|(latest, _)| *latest == id) {
             // The caller may have been cancelled.
-            let _ = answer.send(Ok(observation.clone()));
+            let _ = reply.send(Ok(observation.clone()));
             return;
         }
-        let outcome = BrowseResult { trigger, written, ..BrowseResult::default() };
+        let outcome = BrowseResult { trigger, source, ..BrowseResult::default() };
         let observed =
-            self.observe(&id, outcome, calls, patience.unwrap_or(DEFAULT_ACTION_TIMEOUT), &cancel).await;
+            self.observe(&id, outcome, calls, timeout.unwrap_or(DEFAULT_ACTION_TIMEOUT), &cancel).await;
         if let Ok(observation) = &observed {
             self.latest = Some((id, observation.clone()));
         }
-        let _ = answer.send(observed);
+        let _ = reply.send(observed);
     }
 
     async fn observe(
@@ -124,16 +125,16 @@ impl Owner {
         id: &ActionId,
         mut outcome: BrowseResult,
         calls: Result<Vec<BrowserCall>, String>,
-        patience: Duration,
+        limit: Duration,
         cancel: &CancellationToken,
     ) -> Result<Observation, SandboxError> {
         let start = tokio::select! {
             biased;
             () = cancel.cancelled() => {
-                outcome.error = "it was cancelled before it began".to_owned();
+                outcome.error = "it was cancelled before it started".to_owned();
                 return Ok(outcome.without_page(&[]));
             }
-            start = self.place.begin(id) => start?,
+            start = self.folder.start_action(id) => start?,
         };
         let performed = tokio::select! {
             biased;
@@ -141,7 +142,7 @@ impl Owner {
                 outcome.error = CANCELLED.to_owned();
                 return Ok(outcome.without_page(&[]));
             }
-            performed = self.perform(start, &mut outcome, calls, patience) => performed,
+            performed = self.perform(start, &mut outcome, calls, limit) => performed,
         };
         let Some(browser) = self.browser.as_mut().filter(|_| performed.is_ok()) else {
             self.browser = None;
@@ -150,25 +151,28 @@ impl Owner {
             }
             return Ok(outcome.without_page(&[]));
         };
-        let (trigger, written, error) = (outcome.trigger, outcome.written.clone(), outcome.error.clone());
-        let looked = tokio::select! {
-            looked = timeout(OBSERVATION_TIMEOUT, observe(browser, outcome, self.has_marks)) => looked,
+        let (trigger, source, error) = (outcome.trigger, outcome.source.clone(), outcome.error.clone());
+        let observed_page = tokio::select! {
+            observed_page = timeout(OBSERVATION_TIMEOUT, observe(browser, outcome, self.has_marks)) => observed_page,
             () = cancel.cancelled() => {
                 let error = CANCELLED.to_owned();
-                return Ok(BrowseResult { trigger, written, error, ..BrowseResult::default() }.without_page(&[]));
+                return Ok(BrowseResult { trigger, source, error, ..BrowseResult::default() }.without_page(&[]));
             }
         };
-        Ok(match looked {
+        Ok(match observed_page {
             Ok(Ok(observation)) => observation,
             Ok(Err((mut outcome, fault))) => {
                 self.browser = None;
-                outcome.error = ended(&fault);
+                outcome.error = gone_message(&fault);
                 outcome.without_page(&[])
             }
             Err(_) => {
-                let error =
-                    if error.is_empty() { "the page cannot be looked at in time".to_owned() } else { error };
-                BrowseResult { trigger, written, error, ..BrowseResult::default() }
+                let error = if error.is_empty() {
+                    "the page could not be observed in time".to_owned()
+                } else {
+                    error
+                };
+                BrowseResult { trigger, source, error, ..BrowseResult::default() }
                     .without_page(&browser.take_notes())
             }
         })
@@ -180,39 +184,39 @@ impl Owner {
         start: ActionStart,
         outcome: &mut BrowseResult,
         calls: Result<Vec<BrowserCall>, String>,
-        patience: Duration,
+        limit: Duration,
     ) -> Result<(), String> {
-        let place = self.place.clone();
-        let browser = self.found(start.found).await?;
-        let calls = match (start.is_again, calls) {
+        let folder = self.folder.clone();
+        let browser = self.running_browser(start.browser).await?;
+        let calls = match (start.is_repeated, calls) {
             (true, _) => {
-                outcome.error = "the host was interrupted while this was done, and what came of it is not known: look at \
-                                 the page as it is now"
+                outcome.error = "the host was interrupted during this action, and its result is unknown: look at the page \
+                                 as it is now"
                     .to_owned();
                 return Ok(());
             }
-            (false, Err(wrong)) => {
-                outcome.error = wrong;
+            (false, Err(error)) => {
+                outcome.error = error;
                 return Ok(());
             }
             (false, Ok(calls)) => calls,
         };
         let all = async {
-            let woken = async {
+            let ready = async {
                 browser.ensure_tab().await?;
-                browser.wake().await
+                browser.ensure_responsive().await
             };
-            match woken.await {
-                Ok(()) => perform(browser, place.sandbox.as_ref(), &calls).await,
+            match ready.await {
+                Ok(()) => perform(browser, folder.sandbox.as_ref(), &calls).await,
                 Err(fault) => Err(("the browser".to_owned(), fault)),
             }
         };
-        match timeout(patience, all).await {
-            Ok(Ok(said)) => outcome.said = said,
-            Ok(Err((_, fault @ BrowserError::Dead(_)))) => return Err(ended(&fault)),
+        match timeout(limit, all).await {
+            Ok(Ok(messages)) => outcome.messages = messages,
+            Ok(Err((_, fault @ BrowserError::Gone(_)))) => return Err(gone_message(&fault)),
             Ok(Err((call, fault))) => outcome.error = format!("{call}: {fault}"),
             Err(_) => {
-                outcome.error = format!("it took longer than {} seconds", patience.as_secs_f64());
+                outcome.error = format!("it took longer than {} seconds", limit.as_secs_f64());
                 // Pending waits would delay the observation. An exited browser is detected by the observation.
                 let _ = browser.notify("Page.stopLoading", json!({}));
             }
@@ -221,22 +225,22 @@ impl Owner {
     }
 
     /// Returns the running browser, or starts one.
-    async fn found(&mut self, found: BrowserState) -> Result<&mut Browser, String> {
-        if found == BrowserState::Running {
+    async fn running_browser(&mut self, state: BrowserState) -> Result<&mut Browser, String> {
+        if state == BrowserState::Running {
             // A broken connection may not have been noticed yet.
-            let answers = match &mut self.browser {
-                Some(browser) => browser.answers(HANDSHAKE_TIMEOUT).await,
+            let is_responsive = match &mut self.browser {
+                Some(browser) => browser.is_responsive(HANDSHAKE_TIMEOUT).await,
                 None => false,
             };
-            if !answers {
+            if !is_responsive {
                 self.browser = None;
-                self.browser = Some(self.greet().await?);
+                self.browser = Some(self.reattach().await?);
             }
         } else {
             let mut browser = self.start().await?;
-            if found == BrowserState::Ended {
+            if state == BrowserState::Exited {
                 browser.note(
-                    "The browser had ended. This is a new one: pages and sign-ins are gone.".to_owned(),
+                    "The browser had exited. This is a new one, without its pages and sign-ins.".to_owned(),
                 );
             }
             self.browser = Some(browser);
@@ -245,38 +249,38 @@ impl Owner {
     }
 
     /// Re-attaches to a browser that was started before.
-    async fn greet(&self) -> Result<Browser, String> {
-        let mut why = String::new();
+    async fn reattach(&self) -> Result<Browser, String> {
+        let mut reason = String::new();
         for _ in 0..MAX_HANDSHAKES {
             let link =
-                Link::open(&self.place, CancellationToken::new()).map_err(|error| error.to_string())?;
-            match Browser::meet(link, HANDSHAKE_TIMEOUT).await {
+                Link::open(&self.folder, CancellationToken::new()).map_err(|error| error.to_string())?;
+            match Browser::attach(link, HANDSHAKE_TIMEOUT).await {
                 Ok(browser) => return Ok(browser),
-                Err(fault) => why = fault.to_string(),
+                Err(fault) => reason = fault.to_string(),
             }
             sleep(HANDSHAKE_TIMEOUT / 10).await;
         }
         // The next action starts a new browser.
-        if let Err(error) = self.place.end_browser().await {
-            tracing::debug!(%error, "ending a browser that does not answer");
+        if let Err(error) = self.folder.kill_browser().await {
+            tracing::debug!(%error, "cannot kill an unresponsive browser");
         }
-        Err(format!("the browser does not answer and was ended: {why}"))
+        Err(format!("the browser does not respond and was killed: {reason}"))
     }
 
     async fn start(&self) -> Result<Browser, String> {
-        let launched = launch(&self.place, self.end.clone()).map_err(|error| error.to_string())?;
-        let link = Link::open(&self.place, launched.gone.clone()).map_err(|error| error.to_string())?;
-        let met = tokio::select! {
-            met = Browser::meet(link, START_TIMEOUT) => met.map_err(|fault| fault.to_string()),
-            () = launched.gone.cancelled() => Err("it has ended".to_owned()),
+        let process = launch(&self.folder, self.ended.clone()).map_err(|error| error.to_string())?;
+        let link = Link::open(&self.folder, process.exited.clone()).map_err(|error| error.to_string())?;
+        let attached = tokio::select! {
+            attached = Browser::attach(link, START_TIMEOUT) => attached.map_err(|fault| fault.to_string()),
+            () = process.exited.cancelled() => Err("it has exited".to_owned()),
         };
-        met.map_err(|why| {
-            let words = short(&launched.words.end(), MAX_STDERR_CHARS);
-            format!("the browser cannot be started: {why}; its last words: {words}")
+        attached.map_err(|reason| {
+            let output = short(&process.output.to_text(), MAX_STDERR_CHARS);
+            format!("the browser cannot be started: {reason}; its output: {output}")
         })
     }
 }
 
-fn ended(fault: &BrowserError) -> String {
-    format!("{fault}; the next action finds it again, or begins with a new one")
+fn gone_message(fault: &BrowserError) -> String {
+    format!("{fault}; the next action attaches to it, or starts a new one")
 }

@@ -1,17 +1,17 @@
-// Runs in a world of its own in the page: what the page does to its own objects is not seen here, nor is this seen there.
+// Runs in an isolated world of the page: this script and those of the page do not see each other's objects.
 globalThis.glovebox ??= (() => {
   "use strict";
-  // An element keeps its id as long as its page is open; only those that were told last can be named.
+  // An element keeps its id as long as its page is open. Only elements of the latest observation can be used.
   const ids = new WeakMap();
-  let told = new Map();
-  // Of those, what can be operated.
+  let listed = new Map();
+  // The interactive elements among them.
   let operable = [];
   let lastId = 0;
 
   const idOf = (element) => {
     if (!ids.has(element)) ids.set(element, String(++lastId));
     const id = ids.get(element);
-    told.set(id, element);
+    listed.set(id, element);
     return id;
   };
 
@@ -26,18 +26,18 @@ globalThis.glovebox ??= (() => {
     button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox", radio: "radio",
     range: "slider", number: "spinbutton", search: "searchbox", file: "file", color: "color",
   };
-  const OPERATED = new Set([
+  const OPERABLE_ROLES = new Set([
     "link", "button", "textbox", "searchbox", "combobox", "listbox", "checkbox", "radio", "slider", "spinbutton", "file",
     "color", "switch", "tab", "menuitem", "menuitemcheckbox", "menuitemradio", "option", "treeitem",
   ]);
-  // Named by what is in them.
-  const BY_CONTENT = new Set([
+  // The name of these is their content.
+  const NAMED_BY_CONTENT = new Set([
     "link", "button", "heading", "option", "tab", "menuitem", "menuitemcheckbox", "menuitemradio", "treeitem", "switch",
     "label",
   ]);
-  const SILENT = new Set(["script", "style", "noscript", "template", "head", "meta", "link", "title"]);
+  const IGNORED = new Set(["script", "style", "noscript", "template", "head", "meta", "link", "title"]);
 
-  // A label that only names a field that is to be seen itself.
+  // Whether a label names a visible field.
   const names = (label) => label.control && label.control !== label && isShown(label.control);
 
   const roleOf = (element) => {
@@ -58,48 +58,48 @@ globalThis.glovebox ??= (() => {
     return element.checkVisibility({ visibilityProperty: true }) || getComputedStyle(element).display === "contents";
   };
 
-  const tidy = (text, most) => {
-    const tidied = text.replace(/\s+/g, " ").trim();
-    return tidied.length > most ? `${tidied.slice(0, most)}…` : tidied;
+  const normalize = (text, max) => {
+    const normalized = text.replace(/\s+/g, " ").trim();
+    return normalized.length > max ? `${normalized.slice(0, max)}…` : normalized;
   };
 
-  // The text within, from its beginning, with a bound on how far is looked.
-  const textOf = (element, most) => {
+  // Returns the start of the text in an element. Visits a limited number of nodes.
+  const textOf = (element, max) => {
     const walker = element.ownerDocument.createTreeWalker(element, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
     let text = "";
-    for (let seen = 0; seen < 300 && text.length <= most; seen++) {
+    for (let seen = 0; seen < 300 && text.length <= max; seen++) {
       const node = walker.nextNode();
       if (!node) break;
-      if (node.nodeType === Node.TEXT_NODE && !SILENT.has(node.parentElement?.localName)) {
-        text += ` ${node.substringData(0, most * 2)}`;
+      if (node.nodeType === Node.TEXT_NODE && !IGNORED.has(node.parentElement?.localName)) {
+        text += ` ${node.substringData(0, max * 2)}`;
       } else if (node.localName === "img") {
-        text += ` ${node.alt.slice(0, most)}`;
+        text += ` ${node.alt.slice(0, max)}`;
       }
     }
     return text;
   };
 
-  const nameOf = (element, role, most) => {
+  const nameOf = (element, role, max) => {
     const labelled = (element.getAttribute("aria-labelledby") || "").split(/\s+/).slice(0, 5);
     const byOthers = labelled.map((id) => id && element.getRootNode().getElementById?.(id)).filter(Boolean);
     const labels = Array.from(element.labels || []).slice(0, 3);
     const isButton = element.localName === "input" && role === "button";
     const found =
-      byOthers.map((other) => textOf(other, most)).join(" ").trim() ||
-      element.getAttribute("aria-label")?.slice(0, most * 2) ||
-      labels.map((label) => textOf(label, most)).join(" ").trim() ||
-      (isButton && (element.value || element.alt || element.type).slice(0, most * 2)) ||
-      element.getAttribute("alt")?.slice(0, most * 2) ||
-      (BY_CONTENT.has(role) && textOf(element, most).trim()) ||
-      element.getAttribute("placeholder")?.slice(0, most * 2) ||
-      element.getAttribute("title")?.slice(0, most * 2) ||
+      byOthers.map((other) => textOf(other, max)).join(" ").trim() ||
+      element.getAttribute("aria-label")?.slice(0, max * 2) ||
+      labels.map((label) => textOf(label, max)).join(" ").trim() ||
+      (isButton && (element.value || element.alt || element.type).slice(0, max * 2)) ||
+      element.getAttribute("alt")?.slice(0, max * 2) ||
+      (NAMED_BY_CONTENT.has(role) && textOf(element, max).trim()) ||
+      element.getAttribute("placeholder")?.slice(0, max * 2) ||
+      element.getAttribute("title")?.slice(0, max * 2) ||
       "";
-    return tidy(found, most);
+    return normalize(found, max);
   };
 
   const factsOf = (element, role, isClickable) => {
     const facts = [];
-    if (isClickable && !OPERATED.has(role)) facts.push("clickable");
+    if (isClickable && !OPERABLE_ROLES.has(role)) facts.push("clickable");
     if (/^h[1-6]$/.test(element.localName)) facts.push(`level=${element.localName[1]}`);
     if (element.matches(":disabled") || element.getAttribute("aria-disabled") === "true") facts.push("disabled");
     if (element.checked || element.getAttribute("aria-checked") === "true") facts.push("checked");
@@ -112,32 +112,32 @@ globalThis.glovebox ??= (() => {
     const isField = ["textbox", "searchbox", "spinbutton", "slider", "color", "combobox"].includes(role);
     if (isField && typeof element.value === "string" && element.value) {
       const value = element.type === "password" ? "•".repeat(Math.min(element.value.length, 8)) : element.value.slice(0, 400);
-      facts.push(`value=${quoted(tidy(value, 200))}`);
+      facts.push(`value=${quoted(normalize(value, 200))}`);
     }
-    if (role === "Iframe" && !framed(element)) facts.push("of another origin, not shown");
+    if (role === "Iframe" && !frameDocument(element)) facts.push("of another origin, not shown");
     return facts;
   };
 
   const quoted = (text) => `'${text.replace(/\\/g, "\\\\").replace(/'/g, "\\'")}'`;
 
   // The document of a frame of the same origin.
-  const framed = (element) => {
+  const frameDocument = (element) => {
     try { return element.contentDocument; } catch { return null; }
   };
 
-  const insideOf = (element, role) => {
-    if (element.localName === "iframe" || element.localName === "frame") return framed(element)?.documentElement;
+  const firstInside = (element, role) => {
+    if (element.localName === "iframe" || element.localName === "frame") return frameDocument(element)?.documentElement;
     if (["svg", "canvas", "video", "audio"].includes(element.localName)) return null;
     return element.shadowRoot?.firstChild || element.firstChild;
   };
 
-  // The page as lines. `isBelow`: without what is above the window.
+  // Describes the page in lines, without the content above the viewport if `isBelow`.
   const walk = (bounds, isBelow) => {
-    told = new Map();
+    listed = new Map();
     operable = [];
     const lines = [];
     let letters = 0, seen = 0, isCut = false;
-    const tell = (depth, line) => {
+    const addLine = (depth, line) => {
       const whole = "\t".repeat(Math.min(depth, bounds.depth)) + line;
       letters += whole.length + 1;
       if (letters > bounds.letters || lines.length >= bounds.lines) isCut = true;
@@ -150,7 +150,7 @@ globalThis.glovebox ??= (() => {
       const level = stack[stack.length - 1];
       const node = level.node;
       if (!node) {
-        // After a shadow tree comes what its host holds.
+        // The children of a shadow host follow its shadow tree.
         if (level.light) [level.node, level.light] = [level.light, null];
         else stack.pop();
         continue;
@@ -159,16 +159,16 @@ globalThis.glovebox ??= (() => {
       if (++seen > bounds.nodes) { isCut = true; break; }
       if (node.nodeType === Node.TEXT_NODE) {
         if (level.isNamed) continue;
-        const text = tidy(node.substringData(0, bounds.text * 2), bounds.text);
+        const text = normalize(node.substringData(0, bounds.text * 2), bounds.text);
         if (!text) continue;
         if (isBelow) { range.selectNode(node); if (isAbove(range.getBoundingClientRect())) continue; }
-        tell(level.depth, `StaticText ${quoted(text)}`);
+        addLine(level.depth, `StaticText ${quoted(text)}`);
         continue;
       }
-      if (node.nodeType !== Node.ELEMENT_NODE || SILENT.has(node.localName) || !isShown(node)) continue;
+      if (node.nodeType !== Node.ELEMENT_NODE || IGNORED.has(node.localName) || !isShown(node)) continue;
       const role = roleOf(node);
       const isClickable =
-        node.hasAttribute("onclick") || (node.tabIndex >= 0 && !OPERATED.has(role) && node.localName !== "iframe") ||
+        node.hasAttribute("onclick") || (node.tabIndex >= 0 && !OPERABLE_ROLES.has(role) && node.localName !== "iframe") ||
         (getComputedStyle(node).cursor === "pointer" &&
           !(node.parentElement && getComputedStyle(node.parentElement).cursor === "pointer"));
       let depth = level.depth, isNamed = level.isNamed || (node.localName === "label" && names(node));
@@ -177,15 +177,15 @@ globalThis.glovebox ??= (() => {
         if (!isAboveWindow) {
           const name = nameOf(node, role, bounds.name);
           const facts = factsOf(node, role, isClickable);
-          tell(depth, [`[${idOf(node)}] ${role || "generic"} ${quoted(name)}`, ...facts].join(", "));
-          if (OPERATED.has(role) || isClickable) operable.push(node);
+          addLine(depth, [`[${idOf(node)}] ${role || "generic"} ${quoted(name)}`, ...facts].join(", "));
+          if (OPERABLE_ROLES.has(role) || isClickable) operable.push(node);
           depth++;
         }
-        // What is in the name already is not told once more.
-        if (BY_CONTENT.has(role) && node.childElementCount < 50) isNamed = true;
+        // The content is not repeated if it is the name.
+        if (NAMED_BY_CONTENT.has(role) && node.childElementCount < 50) isNamed = true;
       }
       if (role === "textbox" && node.localName === "textarea") continue;
-      const inside = insideOf(node, role);
+      const inside = firstInside(node, role);
       if (!inside) continue;
       if (stack.length >= bounds.nesting) { isCut = true; continue; }
       const light = node.shadowRoot ? node.firstChild : null;
@@ -194,14 +194,14 @@ globalThis.glovebox ??= (() => {
     return { text: lines.join("\n"), isCut };
   };
 
-  const named = (id) => {
-    const element = told.get(id);
-    if (!element) throw new Error(`there is no element ${id.slice(0, 20)} in what was told last of this page`);
+  const elementById = (id) => {
+    const element = listed.get(id);
+    if (!element) throw new Error(`there is no element ${id.slice(0, 20)} in the latest observation of this page`);
     if (!element.isConnected) throw new Error(`the element ${id} is not on the page any more`);
     return element;
   };
 
-  const changed = (element) => {
+  const dispatchChange = (element) => {
     element.dispatchEvent(new Event("input", { bubbles: true, composed: true }));
     element.dispatchEvent(new Event("change", { bubbles: true }));
   };
@@ -209,14 +209,14 @@ globalThis.glovebox ??= (() => {
   const focused = () => {
     let element = document.activeElement;
     for (let depth = 0; depth < 20; depth++) {
-      const inner = element?.shadowRoot?.activeElement || (element && framed(element)?.activeElement);
+      const inner = element?.shadowRoot?.activeElement || (element && frameDocument(element)?.activeElement);
       if (!inner) break;
       element = inner;
     }
-    return element && element !== element.ownerDocument.body && told.get(ids.get(element)) ? ids.get(element) : "";
+    return element && element !== element.ownerDocument.body && listed.get(ids.get(element)) ? ids.get(element) : "";
   };
 
-  // Where an element is in the window, across frames of the same origin; nothing where it cannot be seen there.
+  // Returns the position of an element in the viewport, across frames of the same origin. `null` if it is not visible.
   const boxOf = (element) => {
     let { left, top, width, height } = element.getBoundingClientRect();
     if (width < 3 || height < 3) return null;
@@ -233,7 +233,7 @@ globalThis.glovebox ??= (() => {
     return isInside ? { left, top, width, height } : null;
   };
 
-  const styled = (element, style) => {
+  const withStyle = (element, style) => {
     for (const [name, value] of Object.entries(style)) element.style.setProperty(name, value, "important");
     return element;
   };
@@ -246,17 +246,17 @@ globalThis.glovebox ??= (() => {
   };
 
   return {
-    // Draws a frame with its id around what can be operated, above all else in the window. In a tree of its own, which the
-    // page can see to be there and not look into. Says how many there are.
-    mark(most) {
+    // Draws a frame with its id around each interactive element, above the page. Uses a closed shadow tree, whose content the
+    // page cannot access. Returns the number of frames.
+    mark(max) {
       unmark();
       const boxes = [];
       for (const element of operable) {
-        const box = boxes.length < most && element.isConnected && boxOf(element);
+        const box = boxes.length < max && element.isConnected && boxOf(element);
         if (box) boxes.push([ids.get(element), box]);
       }
       if (!boxes.length || !document.documentElement) return 0;
-      marks = styled(document.createElement("div"), {
+      marks = withStyle(document.createElement("div"), {
         all: "initial", position: "fixed", left: "0", top: "0", width: "100vw", height: "100vh", display: "block",
         overflow: "hidden", "pointer-events": "none", "z-index": "2147483647",
       });
@@ -264,11 +264,11 @@ globalThis.glovebox ??= (() => {
       for (const [number, [id, box]] of boxes.entries()) {
         const colour = COLOURS[number % COLOURS.length];
         const left = Math.max(box.left, 0), top = Math.max(box.top, 0);
-        const frame = styled(document.createElement("div"), {
+        const frame = withStyle(document.createElement("div"), {
           position: "absolute", left: `${left}px`, top: `${top}px`, width: `${box.left + box.width - left}px`,
           height: `${box.top + box.height - top}px`, outline: `2px solid ${colour}`,
         });
-        const label = styled(document.createElement("div"), {
+        const label = withStyle(document.createElement("div"), {
           position: "absolute", left: "0", top: top < 14 ? "0" : "-14px", background: colour, color: "white",
           font: "bold 12px/14px monospace", padding: "0 2px", "white-space": "nowrap",
         });
@@ -278,8 +278,8 @@ globalThis.glovebox ??= (() => {
       }
       marks.popover = "manual";
       document.documentElement.append(marks);
-      // Above dialogs too.
-      try { marks.showPopover(); } catch { /* where it cannot, it is above all else */ }
+      // Also above dialogs.
+      try { marks.showPopover(); } catch { /* then it is above all but dialogs */ }
       return boxes.length;
     },
     unmark,
@@ -288,17 +288,17 @@ globalThis.glovebox ??= (() => {
       if (page.isCut && scrollY > 0) [page, isBelow] = [walk(bounds, true), true];
       const height = document.documentElement ? document.documentElement.scrollHeight : 0;
       return {
-        ...page, isBelow, focused: focused(), title: tidy(document.title.slice(0, 1000), 200),
+        ...page, isBelow, focused: focused(), title: normalize(document.title.slice(0, 1000), 200),
         scrolled: Math.round(scrollY), height, window: innerHeight,
       };
     },
-    element: named,
+    element: elementById,
     focus(id) {
-      named(id).focus();
+      elementById(id).focus();
     },
-    // Makes ready for text to be typed over what is there; or puts it there where nothing can be typed.
+    // Selects the content of a field, and returns whether the value must be typed. Otherwise the value has been set.
     fill(id, value) {
-      const element = named(id);
+      const element = elementById(id);
       element.scrollIntoView({ block: "nearest", behavior: "instant" });
       if (element.matches(":disabled") || element.readOnly) throw new Error(`the element ${id} cannot be edited`);
       element.focus();
@@ -308,31 +308,31 @@ globalThis.glovebox ??= (() => {
         return true;
       }
       if (element.localName !== "input" && element.localName !== "textarea") {
-        throw new Error(`the element ${id} is no field that can be filled`);
+        throw new Error(`the element ${id} is not a field that can be filled`);
       }
       const chosen = ["checkbox", "radio", "file", "button", "submit", "reset", "image"];
-      if (chosen.includes(element.type)) throw new Error(`the element ${id} is no field that can be filled`);
+      if (chosen.includes(element.type)) throw new Error(`the element ${id} is not a field that can be filled`);
       if (["date", "time", "datetime-local", "month", "week", "color", "range"].includes(element.type)) {
         element.value = value;
-        if (element.value !== value) throw new Error(`the field ${id} does not take this value`);
-        changed(element);
+        if (element.value !== value) throw new Error(`the field ${id} does not accept this value`);
+        dispatchChange(element);
         return false;
       }
       element.select();
       return true;
     },
-    select(id, wanted) {
-      const element = named(id);
-      if (element.localName !== "select") throw new Error(`the element ${id} is no list to choose from`);
+    select(id, values) {
+      const element = elementById(id);
+      if (element.localName !== "select") throw new Error(`the element ${id} is not a list of options`);
       const options = Array.from(element.options);
-      const found = wanted.map((want) =>
-        options.find((option) => option.value === want) ||
-        options.find((option) => tidy(option.label || option.text, 1000) === want.trim()));
+      const found = values.map((value) =>
+        options.find((option) => option.value === value) ||
+        options.find((option) => normalize(option.label || option.text, 1000) === value.trim()));
       const missing = found.findIndex((option) => !option);
-      if (missing >= 0) throw new Error(`there is no option ${wanted[missing].slice(0, 100)}`);
-      if (found.length > 1 && !element.multiple) throw new Error("only one option can be chosen here");
+      if (missing >= 0) throw new Error(`there is no option ${values[missing].slice(0, 100)}`);
+      if (found.length > 1 && !element.multiple) throw new Error("only one option can be selected here");
       for (const option of options) option.selected = found.includes(option);
-      changed(element);
+      dispatchChange(element);
     },
   };
 })();

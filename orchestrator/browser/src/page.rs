@@ -44,77 +44,77 @@ impl Browser {
         arguments: &Value,
         by_value: bool,
     ) -> Result<Value, BrowserError> {
-        let listed = arguments.to_string();
+        let arguments = arguments.to_string();
         // The first attempt may hit a page that is being replaced.
         for is_last in [false, true] {
-            let world = match self.front()?.world {
+            let world = match self.active_tab()?.world {
                 Some(world) => world,
-                None => self.make_world().await?,
+                None => self.create_world().await?,
             };
             let params = json!({
-                "expression": format!("{SCRIPT}; glovebox.{function}(...{listed})"),
+                "expression": format!("{SCRIPT}; glovebox.{function}(...{arguments})"),
                 "contextId": world,
                 "returnByValue": by_value,
                 "timeout": SCRIPT_TIMEOUT.as_millis() as u64,
                 "userGesture": true,
             });
-            match self.ask("Runtime.evaluate", params).await {
-                Ok(answer) => return taken(answer),
-                Err(BrowserError::Refused(_)) if !is_last => self.front()?.world = None,
+            match self.call_page("Runtime.evaluate", params).await {
+                Ok(response) => return extract_result(response),
+                Err(BrowserError::Refused(_)) if !is_last => self.active_tab()?.world = None,
                 Err(fault) => return Err(fault),
             }
         }
-        Err(BrowserError::Slow)
+        Err(BrowserError::Timeout)
     }
 
-    async fn make_world(&mut self) -> Result<i64, BrowserError> {
-        let tree = self.ask("Page.getFrameTree", json!({})).await?;
+    async fn create_world(&mut self) -> Result<i64, BrowserError> {
+        let tree = self.call_page("Page.getFrameTree", json!({})).await?;
         let frame = text(&tree["frameTree"]["frame"], "id");
         let params = json!({"frameId": frame, "worldName": "glovebox"});
-        let made = self.ask("Page.createIsolatedWorld", params).await?;
-        let world = made["executionContextId"].as_i64();
-        let world = world.ok_or_else(|| BrowserError::Refused("the page takes no script".to_owned()))?;
-        self.front()?.world = Some(world);
+        let created = self.call_page("Page.createIsolatedWorld", params).await?;
+        let world = created["executionContextId"].as_i64();
+        let world = world.ok_or_else(|| BrowserError::Refused("the page cannot run scripts".to_owned()))?;
+        self.active_tab()?.world = Some(world);
         Ok(world)
     }
 
     /// Scrolls to an element and returns its center.
-    pub(crate) async fn reach(&mut self, element: &str) -> Result<Point, BrowserError> {
+    pub(crate) async fn scroll_to(&mut self, element: &str) -> Result<Point, BrowserError> {
         let object = self.find(element).await?;
-        let nowhere = || BrowserError::Refused(format!("the element {element} is not to be seen"));
-        let scrolled = self.ask("DOM.scrollIntoViewIfNeeded", json!({"objectId": object})).await;
+        let not_visible = || BrowserError::Refused(format!("the element {element} is not visible"));
+        let scrolled = self.call_page("DOM.scrollIntoViewIfNeeded", json!({"objectId": object})).await;
         if let Err(BrowserError::Refused(_)) = scrolled {
-            return Err(nowhere());
+            return Err(not_visible());
         }
         scrolled?;
-        let quads = match self.ask("DOM.getContentQuads", json!({"objectId": object})).await {
-            Ok(answer) => answer,
-            Err(BrowserError::Refused(_)) => return Err(nowhere()),
+        let quads = match self.call_page("DOM.getContentQuads", json!({"objectId": object})).await {
+            Ok(response) => response,
+            Err(BrowserError::Refused(_)) => return Err(not_visible()),
             Err(fault) => return Err(fault),
         };
         let corners: Vec<f64> =
             quads["quads"][0].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-        let [x1, y1, _, _, x3, y3, _, _] = corners.as_slice() else { return Err(nowhere()) };
+        let [x1, y1, _, _, x3, y3, _, _] = corners.as_slice() else { return Err(not_visible()) };
         Ok(Point { x: f64::midpoint(*x1, *x3), y: f64::midpoint(*y1, *y3) })
     }
 }
 
 /// Extracts the script's result. The response may have any shape: any process in the sandbox can forge one.
-fn taken(mut answer: Value) -> Result<Value, BrowserError> {
-    let thrown = &answer["exceptionDetails"];
+fn extract_result(mut response: Value) -> Result<Value, BrowserError> {
+    let thrown = &response["exceptionDetails"];
     if !thrown.is_null() {
         return Err(reason(thrown));
     }
-    Ok(answer.get_mut("result").map(Value::take).unwrap_or_default())
+    Ok(response.get_mut("result").map(Value::take).unwrap_or_default())
 }
 
 /// Returns the script's error message, truncated since a page can influence it.
 fn reason(thrown: &Value) -> BrowserError {
-    let said = text(&thrown["exception"], "description");
-    let first = said.lines().next().unwrap_or_default();
+    let description = text(&thrown["exception"], "description");
+    let first = description.lines().next().unwrap_or_default();
     let reason = first.strip_prefix("Error: ").unwrap_or(first);
     BrowserError::Refused(match reason {
-        "" => "the page's own script was in the way".to_owned(),
+        "" => "a script of the page interfered".to_owned(),
         reason => short(reason, MAX_REASON_CHARS),
     })
 }
@@ -125,10 +125,10 @@ mod tests {
 
     #[test]
     fn response_of_any_shape_is_accepted() {
-        for answer in [json!(1), json!([1]), json!("result"), json!(null), json!({})] {
-            assert_eq!(taken(answer), Ok(Value::Null));
+        for response in [json!(1), json!([1]), json!("result"), json!(null), json!({})] {
+            assert_eq!(extract_result(response), Ok(Value::Null));
         }
-        assert_eq!(taken(json!({"result": {"value": 1}})), Ok(json!({"value": 1})));
-        assert!(taken(json!({"exceptionDetails": 1})).is_err());
+        assert_eq!(extract_result(json!({"result": {"value": 1}})), Ok(json!({"value": 1})));
+        assert!(extract_result(json!({"exceptionDetails": 1})).is_err());
     }
 }

@@ -29,41 +29,41 @@ pub(crate) async fn perform(
     sandbox: &dyn Sandbox,
     calls: &[BrowserCall],
 ) -> Result<Vec<String>, (String, BrowserError)> {
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for (number, call) in (1..).zip(calls) {
         if let BrowserCall::SendMessage(text) = call {
-            said.push(text.clone());
+            messages.push(text.clone());
             continue;
         }
-        let done = browser.do_call(sandbox, call).await;
-        done.map_err(|fault| {
+        let performed = browser.perform_call(sandbox, call).await;
+        performed.map_err(|fault| {
             let which =
                 if calls.len() > 1 { format!("call {number} of {}, ", calls.len()) } else { String::new() };
             (format!("{which}{}", name(call)), fault)
         })?;
     }
-    Ok(said)
+    Ok(messages)
 }
 
 impl Browser {
     /// Ensures that the active page responds. A page whose script does not end is interrupted, or else closed.
-    pub(crate) async fn wake(&mut self) -> Result<(), BrowserError> {
+    pub(crate) async fn ensure_responsive(&mut self) -> Result<(), BrowserError> {
         for _ in 0..2 {
-            let question = json!({"expression": "1", "returnByValue": true});
-            match self.ask_within(RESPONSE_TIMEOUT, "Runtime.evaluate", question).await {
+            let probe = json!({"expression": "1", "returnByValue": true});
+            match self.call_page_within(RESPONSE_TIMEOUT, "Runtime.evaluate", probe).await {
                 // It may be navigating to another page.
                 Ok(_) | Err(BrowserError::Refused(_)) => return Ok(()),
-                Err(BrowserError::Slow) => self.notify("Runtime.terminateExecution", json!({}))?,
+                Err(BrowserError::Timeout) => self.notify("Runtime.terminateExecution", json!({}))?,
                 Err(BrowserError::Crashed) => break,
-                Err(fault @ (BrowserError::Dead(_) | BrowserError::Silent)) => return Err(fault),
+                Err(fault @ (BrowserError::Gone(_) | BrowserError::Unresponsive)) => return Err(fault),
             }
         }
-        self.note("The page in front did not answer any more, and its tab was closed.".to_owned());
-        self.drop_tab(self.front_index());
+        self.note("The active page did not respond any more, and its tab was closed.".to_owned());
+        self.close_tab(self.active_index());
         self.ensure_tab().await
     }
 
-    async fn do_call(&mut self, sandbox: &dyn Sandbox, call: &BrowserCall) -> Result<(), BrowserError> {
+    async fn perform_call(&mut self, sandbox: &dyn Sandbox, call: &BrowserCall) -> Result<(), BrowserError> {
         match call {
             BrowserCall::Goto(url) => return self.go_to(url).await,
             BrowserCall::GoBack => self.go_in_history(-1).await?,
@@ -80,11 +80,11 @@ impl Browser {
                 self.evaluate("select", &json!([element, options])).await?;
             }
             BrowserCall::Click { element, button, modifiers, times } => {
-                let point = self.reach(element).await?;
+                let point = self.scroll_to(element).await?;
                 self.click(point, *button, modifiers, *times).await?;
             }
             BrowserCall::Hover(element) => {
-                let point = self.reach(element).await?;
+                let point = self.scroll_to(element).await?;
                 self.mouse("mouseMoved", point, json!({})).await?;
             }
             BrowserCall::Press(element, keys) => {
@@ -100,29 +100,29 @@ impl Browser {
             BrowserCall::UploadFile(element, files) => self.upload(sandbox, element, files).await?,
             BrowserCall::NewTab => self.open_tab("about:blank").await?,
             BrowserCall::TabClose => {
-                self.drop_tab(self.front_index());
+                self.close_tab(self.active_index());
                 self.ensure_tab().await?;
-                self.bring_to_front(self.front_index())?;
+                self.activate_tab(self.active_index())?;
             }
-            BrowserCall::TabFocus(index) => self.bring_to_front(*index)?,
+            BrowserCall::TabFocus(index) => self.activate_tab(*index)?,
             BrowserCall::SendMessage(_) => {}
         }
         self.settle().await
     }
 
     async fn go_to(&mut self, url: &str) -> Result<(), BrowserError> {
-        let answer = match self.ask_within(LOAD_TIMEOUT, "Page.navigate", json!({"url": url})).await {
-            Ok(answer) => answer,
-            Err(BrowserError::Slow) => {
+        let response = match self.call_page_within(LOAD_TIMEOUT, "Page.navigate", json!({"url": url})).await {
+            Ok(response) => response,
+            Err(BrowserError::Timeout) => {
                 self.notify("Page.stopLoading", json!({}))?;
                 return Err(BrowserError::Refused(format!(
-                    "nothing came within {} seconds",
+                    "no response within {} seconds",
                     LOAD_TIMEOUT.as_secs()
                 )));
             }
             Err(fault) => return Err(fault),
         };
-        match answer["errorText"].as_str() {
+        match response["errorText"].as_str() {
             // A download, or a page that is replaced. A note reports it.
             Some("net::ERR_ABORTED") | None => self.settle().await,
             Some(error) => {
@@ -133,23 +133,23 @@ impl Browser {
     }
 
     async fn go_in_history(&mut self, step: i64) -> Result<(), BrowserError> {
-        let history = self.ask("Page.getNavigationHistory", json!({})).await?;
+        let history = self.call_page("Page.getNavigationHistory", json!({})).await?;
         let at = history["currentIndex"].as_i64().unwrap_or_default().saturating_add(step);
         let entry = usize::try_from(at).ok().and_then(|at| history["entries"][at]["id"].as_i64());
         let entry = entry
             .ok_or_else(|| BrowserError::Refused("there is no such page in the tab's history".to_owned()))?;
-        self.ask("Page.navigateToHistoryEntry", json!({"entryId": entry})).await?;
+        self.call_page("Page.navigateToHistoryEntry", json!({"entryId": entry})).await?;
         Ok(())
     }
 
     /// Handles events for a given time.
     async fn wait(&mut self, time: Duration) -> Result<(), BrowserError> {
-        let over = sleep(time);
-        tokio::pin!(over);
+        let elapsed = sleep(time);
+        tokio::pin!(elapsed);
         loop {
             tokio::select! {
-                () = &mut over => return Ok(()),
-                heeded = self.heed() => heeded?,
+                () = &mut elapsed => return Ok(()),
+                handled = self.handle_event() => handled?,
             }
         }
     }
@@ -158,9 +158,9 @@ impl Browser {
     async fn settle(&mut self) -> Result<(), BrowserError> {
         self.wait(REACTION_DELAY).await?;
         let deadline = Instant::now() + LOAD_TIMEOUT;
-        while self.front().is_ok_and(|tab| tab.is_loading) {
-            match timeout_at(deadline, self.heed()).await {
-                Ok(heeded) => heeded?,
+        while self.active_tab().is_ok_and(|tab| tab.is_loading) {
+            match timeout_at(deadline, self.handle_event()).await {
+                Ok(handled) => handled?,
                 Err(_) => {
                     self.note(format!(
                         "The page has not finished loading after {} seconds.",
@@ -178,7 +178,7 @@ impl Browser {
         let is_typed = self.evaluate("fill", &json!([element, value])).await?;
         match is_typed.as_bool() {
             Some(true) if value.is_empty() => self.press(&stroke("Delete")?).await,
-            Some(true) => self.ask("Input.insertText", json!({"text": value})).await.map(drop),
+            Some(true) => self.call_page("Input.insertText", json!({"text": value})).await.map(drop),
             _ => Ok(()),
         }
     }
@@ -204,7 +204,7 @@ impl Browser {
             }
         }
         let object = self.find(element).await?;
-        self.ask("DOM.setFileInputFiles", json!({"objectId": object, "files": paths})).await?;
+        self.call_page("DOM.setFileInputFiles", json!({"objectId": object, "files": paths})).await?;
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Browser {
         if let (Some(params), Value::Object(more)) = (params.as_object_mut(), more) {
             params.extend(more);
         }
-        self.ask("Input.dispatchMouseEvent", params).await?;
+        self.call_page("Input.dispatchMouseEvent", params).await?;
         Ok(())
     }
 
@@ -249,46 +249,46 @@ impl Browser {
         if let (Some(text), Some(params)) = (&stroke.text, params.as_object_mut()) {
             params.insert("text".into(), text.as_str().into());
         }
-        self.ask("Input.dispatchKeyEvent", params.clone()).await?;
+        self.call_page("Input.dispatchKeyEvent", params.clone()).await?;
         if let Some(params) = params.as_object_mut() {
             params.insert("type".into(), "keyUp".into());
             params.remove("text");
         }
-        self.ask("Input.dispatchKeyEvent", params).await?;
+        self.call_page("Input.dispatchKeyEvent", params).await?;
         Ok(())
     }
 
     /// Drags with the mouse. A page's own drag implementation follows the mouse events; native drags need drag events.
     async fn drag(&mut self, from: &str, to: &str) -> Result<(), BrowserError> {
         // Both positions are resolved before the mouse is pressed.
-        self.reach(to).await?;
-        let begin = self.reach(from).await?;
-        let dragged = self.drag_from(begin, to).await;
+        self.scroll_to(to).await?;
+        let start = self.scroll_to(from).await?;
+        let dragged = self.drag_from(start, to).await;
         // The mouse is always released, at the target or at the start.
-        let end = *dragged.as_ref().unwrap_or(&begin);
+        let end = *dragged.as_ref().unwrap_or(&start);
         let released = self.mouse("mouseReleased", end, left_button()).await;
-        let left_alone = self.ask("Input.setInterceptDrags", json!({"enabled": false})).await;
+        let restored = self.call_page("Input.setInterceptDrags", json!({"enabled": false})).await;
         dragged?;
         released?;
-        left_alone?;
+        restored?;
         Ok(())
     }
 
     /// Drags and drops. The mouse is still pressed afterwards.
-    async fn drag_from(&mut self, begin: Point, to: &str) -> Result<Point, BrowserError> {
-        self.ask("Input.setInterceptDrags", json!({"enabled": true})).await?;
-        self.front()?.dragged = None;
-        self.mouse("mouseMoved", begin, json!({})).await?;
-        self.mouse("mousePressed", begin, left_button()).await?;
-        let end = self.reach(to).await?;
-        let nearly = Point { x: f64::midpoint(begin.x, end.x), y: f64::midpoint(begin.y, end.y) };
+    async fn drag_from(&mut self, start: Point, to: &str) -> Result<Point, BrowserError> {
+        self.call_page("Input.setInterceptDrags", json!({"enabled": true})).await?;
+        self.active_tab()?.dragged = None;
+        self.mouse("mouseMoved", start, json!({})).await?;
+        self.mouse("mousePressed", start, left_button()).await?;
+        let end = self.scroll_to(to).await?;
+        let halfway = Point { x: f64::midpoint(start.x, end.x), y: f64::midpoint(start.y, end.y) };
         let moved = json!({"button": "left", "buttons": 1});
-        self.mouse("mouseMoved", nearly, moved.clone()).await?;
+        self.mouse("mouseMoved", halfway, moved.clone()).await?;
         self.mouse("mouseMoved", end, moved).await?;
-        if let Some(data) = self.front()?.dragged.take() {
+        if let Some(data) = self.active_tab()?.dragged.take() {
             for kind in ["dragEnter", "dragOver", "drop"] {
                 let params = json!({"type": kind, "x": end.x, "y": end.y, "data": data});
-                self.ask("Input.dispatchDragEvent", params).await?;
+                self.call_page("Input.dispatchDragEvent", params).await?;
             }
         }
         Ok(end)
@@ -301,7 +301,7 @@ fn left_button() -> Value {
 
 fn stroke(text: &str) -> Result<Stroke, BrowserError> {
     let unknown =
-        || BrowserError::Refused(format!("{text:?} is no key: write Enter, a, Control+a, ArrowDown"));
+        || BrowserError::Refused(format!("{text:?} is not a key: write Enter, a, Control+a, ArrowDown"));
     keys::stroke(text).ok_or_else(unknown)
 }
 

@@ -13,7 +13,7 @@ use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use tokio::time::timeout;
 
-use crate::place::BrowserFolder;
+use crate::folder::BrowserFolder;
 use crate::sandbox::BrowsingSandbox;
 
 /// Time to terminate a browser before its sandbox is removed. Longer than the timeout of the script's step.
@@ -29,8 +29,8 @@ impl BrowsedSandboxes {
         self.with(|used| used.insert(id, Arc::downgrade(sandbox)));
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut HashMap<SandboxId, Weak<dyn Sandbox>>) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, update: impl FnOnce(&mut HashMap<SandboxId, Weak<dyn Sandbox>>) -> T) -> T {
+        update(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -104,8 +104,8 @@ impl SandboxProvider for BrowsingProvider {
     /// Removes the browser's files, which would stay if the sandbox shares the host's folder for temporary files.
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         if let Some(used) = self.used.with(|used| used.remove(sandbox)).and_then(|used| used.upgrade()) {
-            let ended = timeout(TERMINATION_TIMEOUT, BrowserFolder { sandbox: used }.end()).await;
-            tracing::debug!(%sandbox, ?ended, "ended the browser");
+            let removed = timeout(TERMINATION_TIMEOUT, BrowserFolder { sandbox: used }.remove()).await;
+            tracing::debug!(%sandbox, ?removed, "removed the browser");
         }
         self.provider.destroy(sandbox).await
     }

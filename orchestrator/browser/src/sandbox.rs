@@ -14,8 +14,8 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::owner::{self, Task};
-use crate::place::BrowserFolder;
+use crate::folder::BrowserFolder;
+use crate::owner::{self, BrowserTask};
 use crate::provider::BrowsedSandboxes;
 
 /// Maximum timeout of an action: one day.
@@ -26,43 +26,43 @@ const MAX_ACTION_CHARS: usize = 4_000;
 
 pub(crate) struct BrowsingSandbox {
     sandbox: Arc<dyn Sandbox>,
-    tasks: mpsc::Sender<Task>,
+    tasks: mpsc::Sender<BrowserTask>,
     used: BrowsedSandboxes,
     /// Running actions. The lock is never held across an await.
-    under_way: Mutex<HashMap<ActionId, CancellationToken>>,
+    running: Mutex<HashMap<ActionId, CancellationToken>>,
 }
 
 impl BrowsingSandbox {
     pub(crate) fn new(sandbox: Box<dyn Sandbox>, used: BrowsedSandboxes, has_marks: bool) -> Self {
         let sandbox: Arc<dyn Sandbox> = Arc::from(sandbox);
         let tasks = owner::start(BrowserFolder { sandbox: Arc::clone(&sandbox) }, has_marks);
-        Self { sandbox, tasks, used, under_way: Mutex::default() }
+        Self { sandbox, tasks, used, running: Mutex::default() }
     }
 
-    fn with_under_way<T>(&self, look: impl FnOnce(&mut HashMap<ActionId, CancellationToken>) -> T) -> T {
-        look(&mut self.under_way.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_running<T>(&self, update: impl FnOnce(&mut HashMap<ActionId, CancellationToken>) -> T) -> T {
+        update(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn browse(
         &self,
         id: &ActionId,
         trigger: &'static str,
-        written: &str,
+        source: &str,
         calls: Result<Vec<BrowserCall>, String>,
         timeout: Option<f64>,
     ) -> Result<Observation, SandboxError> {
         self.used.insert(&self.sandbox);
-        let cancel = self.with_under_way(|under_way| under_way.entry(id.clone()).or_default().clone());
-        let (answer, answered) = oneshot::channel();
-        let patience =
+        let cancel = self.with_running(|running| running.entry(id.clone()).or_default().clone());
+        let (reply, replied) = oneshot::channel();
+        let timeout =
             timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(MAX_TIMEOUT_SECS)).ok());
-        let written = written.chars().take(MAX_ACTION_CHARS).collect();
-        let task = Task { id: id.clone(), trigger, written, calls, patience, cancel, answer };
+        let source = source.chars().take(MAX_ACTION_CHARS).collect();
+        let task = BrowserTask { id: id.clone(), trigger, source, calls, timeout, cancel, reply };
         let refused = |detail: &str| SandboxError::Refused { detail: detail.to_owned() };
         // The action continues even if the caller is cancelled.
         let _under_way = RunningAction { sandbox: self, id };
         match self.tasks.try_send(task) {
-            Ok(()) => answered.await.unwrap_or_else(|_| Err(refused("the browser's task has ended"))),
+            Ok(()) => replied.await.unwrap_or_else(|_| Err(refused("the browser's task has ended"))),
             Err(TrySendError::Full(_)) => Err(refused("too many actions wait for the browser")),
             Err(TrySendError::Closed(_)) => Err(refused("the browser's task has ended")),
         }
@@ -77,7 +77,7 @@ struct RunningAction<'a> {
 
 impl Drop for RunningAction<'_> {
     fn drop(&mut self) {
-        self.sandbox.with_under_way(|under_way| under_way.remove(self.id));
+        self.sandbox.with_running(|running| running.remove(self.id));
     }
 }
 
@@ -96,9 +96,9 @@ impl Sandbox for BrowsingSandbox {
         match &request.action {
             SandboxAction::Browse(browse) => {
                 let address = browsing::normalize_address(&browse.url).map_err(|error| error.to_string());
-                let written = format!("goto({:?})", browse.url);
+                let source = format!("goto({:?})", browse.url);
                 let calls = address.map(|url| vec![BrowserCall::Goto(url)]);
-                self.browse(id, "browse", &written, calls, request.timeout).await
+                self.browse(id, "browse", &source, calls, request.timeout).await
             }
             SandboxAction::BrowseInteractive(browse) => {
                 let calls = browsing::parse(&browse.browser_actions).map_err(|error| error.to_string());
@@ -113,7 +113,7 @@ impl Sandbox for BrowsingSandbox {
     }
 
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
-        match self.with_under_way(|under_way| under_way.get(id).cloned()) {
+        match self.with_running(|running| running.get(id).cloned()) {
             Some(cancel) => {
                 cancel.cancel();
                 Ok(())

@@ -39,7 +39,7 @@ async fn browser_is_restarted_and_agent_notified_when_killed() {
     fixture.act("goto('SITE/form')").await.expect_success();
     fixture.run(&kill(&fixture.profile())).await;
     let seen = fixture.act("noop(1)").await.expect_success();
-    seen.has("The browser had ended. This is a new one");
+    seen.has("The browser had exited. This is a new one");
     assert_eq!(seen.page.url, "about:blank");
     // And in the middle of an action.
     let killing = async {
@@ -47,7 +47,7 @@ async fn browser_is_restarted_and_agent_notified_when_killed() {
         fixture.run(&kill(&fixture.profile())).await
     };
     let (seen, _) = tokio::join!(fixture.act("goto('SITE/arrived')\nnoop(60000)"), killing);
-    seen.failed("the browser has ended, or the connection to it; the next action");
+    seen.failed("the browser has exited, or the connection to it is lost; the next action");
     fixture.act("goto('SITE/second')").await.expect_success().has("Title: Second");
     fixture.end().await;
 }
@@ -68,7 +68,7 @@ async fn page_is_found_and_no_call_repeated_when_host_restarts() {
     fixture.backend.cut_connection(&fixture.sandbox.lease().sandbox_id).await;
     fixture.restart_host().await;
     let observed = fixture.perform(again, &request).await.unwrap();
-    assert!(observed.content.contains("what came of it is not known"), "{}", observed.content);
+    assert!(observed.content.contains("its result is unknown"), "{}", observed.content);
     assert!(observed.content.contains("StaticText 'poked'"), "{}", observed.content);
     let seen = fixture.act("noop(1)").await.expect_success();
     seen.has("heading 'Sign up'").has("StaticText 'poked'");

@@ -16,7 +16,7 @@ async fn observation_is_bounded_for_pages_of_any_size() {
         ("long-title", "heading 'Titled'"),
         ("long-text", "heading 'Long'"),
         ("long-names", "button 'nnn"),
-        ("many-dialogs", "more of such are left out."),
+        ("many-dialogs", "more notes are omitted."),
     ] {
         let started = Instant::now();
         let seen = fixture.act(&format!("goto('SITE/{page}')")).await.expect_success();
@@ -29,7 +29,7 @@ async fn observation_is_bounded_for_pages_of_any_size() {
     assert!(seen.text.contains("heading 'Long'") || seen.page.error, "{}", seen.text);
     assert!(seen.text.len() < LONGEST_OBSERVATION);
     fixture.act("goto('SITE/many-nodes')").await.has("The page is too large to be described as a whole");
-    fixture.act("scroll(0, 1000)").await.expect_success().has("What is above the window is left out.");
+    fixture.act("scroll(0, 1000)").await.expect_success().has("Content above the viewport is omitted.");
 
     let seen = fixture.act("goto('SITE/many-tabs')").await.expect_success();
     let seen = fixture.act(&format!("click('{}')", seen.element_id("'More'"))).await;

@@ -100,11 +100,11 @@ async fn error_is_one_sentence_and_page_stays_when_a_call_fails() {
         (seen.element_id("'Send'"), seen.element_id("'Colour'"), seen.element_id("'Never'"));
     for (calls, sentence) in [
         ("click(".to_owned(), "line 1: expected a text in quotes, a number or a list, found the end"),
-        ("click('999')".to_owned(), "click: there is no element 999 in what was told last"),
+        ("click('999')".to_owned(), "click: there is no element 999 in the latest observation"),
         (format!("noop(1)\nfill('{send}', 'x')\nnoop(1)"), "call 2 of 3, fill: the element"),
         (format!("fill('{never}', 'x')"), "cannot be edited"),
         (format!("select_option('{color}', 'Pink')"), "there is no option Pink"),
-        (format!("press('{send}', 'Entre')"), "\"Entre\" is no key"),
+        (format!("press('{send}', 'Entre')"), "\"Entre\" is not a key"),
         (format!("upload_file('{send}', '/nowhere')"), "there is no file /nowhere"),
         ("tab_focus(3)".to_owned(), "there is no tab 3: there are 1, from 0"),
         ("go_forward()".to_owned(), "there is no such page"),
@@ -124,8 +124,8 @@ async fn error_is_one_sentence_and_page_stays_when_a_call_fails() {
 async fn pages_are_scrolled_and_revisited() {
     let fixture = BrowserFixture::new().await;
     let seen = fixture.act("goto('SITE/long')").await.expect_success();
-    seen.has("In sight: 0 to 720 of ");
-    fixture.act("scroll(0, 500)").await.expect_success().has("In sight: 500 to 1220 of ");
+    seen.has("Viewport: 0 to 720 of ");
+    fixture.act("scroll(0, 500)").await.expect_success().has("Viewport: 500 to 1220 of ");
     let bottom = seen.element_id("'Bottom'");
     fixture.act(&format!("click('{bottom}')")).await.expect_success().has("'Bottom', focused");
     fixture.act("goto('SITE/second')").await.expect_success().has("Title: Second");
@@ -160,7 +160,7 @@ async fn dialogs_are_dismissed_and_reported() {
     seen.has("a dialog (alert), which was dismissed: Be warned").has("(confirm), which was dismissed: Sure?");
     seen.has("button 'false'");
     let seen = fixture.act("goto('SITE/second')").await.expect_success();
-    seen.has("The page asked whether to leave it: yes.").has("Title: Second");
+    seen.has("The page asked whether to leave it, which was confirmed.").has("Title: Second");
     fixture.end().await;
 }
 

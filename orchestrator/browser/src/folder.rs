@@ -11,7 +11,7 @@ use protocol::sandbox_api::{OutputStream, ProcessExit, ProcessRequest, ProcessSt
 use protocol::{ActionId, ProcessId};
 use tokio::time::timeout;
 
-const SCRIPT: &str = include_str!("place.sh");
+const SCRIPT: &str = include_str!("folder.sh");
 
 /// Command line of the browser. Its own sandbox is disabled, since containers do not permit one. Its shared memory is in
 /// files, since `/dev/shm` is small in containers.
@@ -57,83 +57,80 @@ pub(crate) struct BrowserFolder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ActionStart {
     /// The action was started before, and its result is unknown.
-    pub(crate) is_again: bool,
-    pub(crate) found: BrowserState,
+    pub(crate) is_repeated: bool,
+    pub(crate) browser: BrowserState,
 }
 
 /// State of the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BrowserState {
     Running,
-    /// The browser has exited.
-    Ended,
-    Nothing,
+    Exited,
+    NotStarted,
 }
 
 impl BrowserFolder {
-    /// Records the start of an action, and detects the browser.
-    pub(crate) async fn begin(&self, id: &ActionId) -> Result<ActionStart, SandboxError> {
-        let said = self.step("begin", id.as_str()).await?;
-        let has = |word| said.lines().any(|line| line == word);
-        let found = match (has("runs"), has("ended")) {
+    /// Records the start of an action, and inspects the browser.
+    pub(crate) async fn start_action(&self, id: &ActionId) -> Result<ActionStart, SandboxError> {
+        let output = self.step("start_action", id.as_str()).await?;
+        let has = |word| output.lines().any(|line| line == word);
+        let browser = match (has("running"), has("exited")) {
             (true, _) => BrowserState::Running,
-            (_, true) => BrowserState::Ended,
-            _ => BrowserState::Nothing,
+            (_, true) => BrowserState::Exited,
+            _ => BrowserState::NotStarted,
         };
-        Ok(ActionStart { is_again: has("again"), found })
+        Ok(ActionStart { is_repeated: has("repeated"), browser })
     }
 
     /// Terminates the browser if it runs.
-    pub(crate) async fn end_browser(&self) -> Result<(), SandboxError> {
+    pub(crate) async fn kill_browser(&self) -> Result<(), SandboxError> {
         self.step("kill", "").await.map(drop)
     }
 
     /// Terminates the browser and removes its folder.
-    pub(crate) async fn end(&self) -> Result<(), SandboxError> {
-        self.step("end", "").await.map(drop)
+    pub(crate) async fn remove(&self) -> Result<(), SandboxError> {
+        self.step("remove", "").await.map(drop)
     }
 
-    /// Command that runs the browser until it exits.
-    pub(crate) fn launch(&self) -> ProcessRequest {
+    /// Returns the command that runs the browser until it exits.
+    pub(crate) fn launch_request(&self) -> ProcessRequest {
         self.request("launch", &ARGUMENTS, ProcessStdin::Null)
     }
 
-    /// Command that forwards its pipes.
-    pub(crate) fn link(&self) -> ProcessRequest {
+    /// Returns the command that forwards the pipes of the browser.
+    pub(crate) fn link_request(&self) -> ProcessRequest {
         self.request("link", &[], ProcessStdin::Pipe)
     }
 
-    async fn step(&self, verb: &str, argument: &str) -> Result<String, SandboxError> {
+    async fn step(&self, step: &str, argument: &str) -> Result<String, SandboxError> {
         let id = process_id()?;
         let (stdout, stderr) = (OutputTail::default(), OutputTail::default());
         let on_output = |stream: OutputStream, chunk: OutputChunk<'_>| match stream {
-            OutputStream::Stdout => stdout.hear(chunk),
-            OutputStream::Stderr => stderr.hear(chunk),
+            OutputStream::Stdout => stdout.push(chunk),
+            OutputStream::Stderr => stderr.push(chunk),
         };
         let request = ProcessRequest {
             timeout_seconds: Some(STEP_TIMEOUT.as_secs_f64()),
-            ..self.request(verb, &[argument], ProcessStdin::Null)
+            ..self.request(step, &[argument], ProcessStdin::Null)
         };
         let processes = self.sandbox.processes()?;
         match timeout(STEP_TIMEOUT + STEP_TIMEOUT, processes.exec(&id, &request, None, &on_output)).await {
-            Ok(Ok(ProcessExit { code: Some(0), .. })) => Ok(stdout.end()),
+            Ok(Ok(ProcessExit { code: Some(0), .. })) => Ok(stdout.to_text()),
             Ok(Ok(_)) => {
-                Err(SandboxError::Refused { detail: format!("the browser's folder: {}", stderr.end()) })
+                Err(SandboxError::Refused { detail: format!("the browser's folder: {}", stderr.to_text()) })
             }
             Ok(Err(error)) => Err(error),
-            Err(_) => {
-                Err(SandboxError::Refused { detail: "the browser's folder: nothing answers".to_owned() })
-            }
+            Err(_) => Err(SandboxError::Refused { detail: "the browser's folder: no response".to_owned() }),
         }
     }
 
-    fn request(&self, verb: &str, arguments: &[&str], stdin: ProcessStdin) -> ProcessRequest {
-        let boot = self.sandbox.lease().boot_id.as_str();
-        let words = ["sh", "-c", SCRIPT, "browser", verb, boot];
+    fn request(&self, step: &str, arguments: &[&str], stdin: ProcessStdin) -> ProcessRequest {
+        let boot_id = self.sandbox.lease().boot_id.as_str();
+        let command = ["sh", "-c", SCRIPT, "browser", step, boot_id];
         ProcessRequest {
             env: BTreeMap::from([("PROGRAMS".to_owned(), BROWSERS.to_owned())]),
             stdin,
-            ..ProcessRequest::new(words.iter().chain(arguments).copied())
+            ..ProcessRequest::new(command.iter().chain(arguments).copied())
         }
     }
 }
@@ -149,18 +146,18 @@ pub(crate) fn process_id() -> Result<ProcessId, SandboxError> {
 pub(crate) struct OutputTail(Arc<Mutex<Vec<u8>>>);
 
 impl OutputTail {
-    pub(crate) fn hear(&self, chunk: OutputChunk<'_>) {
+    pub(crate) fn push(&self, chunk: OutputChunk<'_>) {
         let OutputChunk::Bytes { bytes, .. } = chunk else { return };
         // The lock is held only to copy a bounded number of bytes.
-        let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        words.extend(bytes.iter().skip(bytes.len().saturating_sub(MAX_OUTPUT_BYTES)));
-        let excess = words.len().saturating_sub(MAX_OUTPUT_BYTES);
-        words.drain(..excess);
+        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend(bytes.iter().skip(bytes.len().saturating_sub(MAX_OUTPUT_BYTES)));
+        let excess = tail.len().saturating_sub(MAX_OUTPUT_BYTES);
+        tail.drain(..excess);
     }
 
-    /// Returns the output as trimmed text.
-    pub(crate) fn end(&self) -> String {
-        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&words).trim().to_owned()
+    /// Returns the output, trimmed.
+    pub(crate) fn to_text(&self) -> String {
+        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&tail).trim().to_owned()
     }
 }
