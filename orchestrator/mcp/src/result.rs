@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    fn told(result: Value) -> (String, Vec<String>) {
+    fn convert_all(result: Value) -> (String, Vec<String>) {
         let result = serde_json::from_value(result).unwrap();
         let observation = observation("t", &Map::new(), result);
         let ObservationKind::Mcp(mcp) = observation.kind else { panic!("{observation:?}") };
@@ -130,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    fn text_resources_and_images_are_told() {
-        let (text, images) = told(json!({"content": [
+    fn text_resources_and_images_are_converted() {
+        let (text, images) = convert_all(json!({"content": [
             {"type": "text", "text": "one"},
             {"type": "image", "data": png(9), "mimeType": "image/gif"},
             {"type": "resource", "resource": {"uri": "file:///a", "text": "two"}},
@@ -147,29 +147,30 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_is_told_where_nothing_else_is() {
-        assert_eq!(told(json!({"content": [], "structuredContent": {"a": 1}})).0, "{\"a\":1}");
+    fn structured_content_is_used_when_there_is_no_other() {
+        assert_eq!(convert_all(json!({"content": [], "structuredContent": {"a": 1}})).0, "{\"a\":1}");
         let both = json!({"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": 1}});
-        assert_eq!(told(both).0, "x");
+        assert_eq!(convert_all(both).0, "x");
     }
 
     #[test]
-    fn a_failure_says_so() {
+    fn failure_of_the_tool_is_stated_in_the_text() {
         let failed = json!({"content": [{"type": "text", "text": "no such file"}], "isError": true});
-        assert_eq!(told(failed).0, "The tool failed: no such file");
+        assert_eq!(convert_all(failed).0, "The tool failed: no such file");
     }
 
     #[test]
-    fn what_is_too_much_is_cut_and_told() {
-        let (text, _) = told(json!({"content": [{"type": "text", "text": "ü".repeat(MAX_TEXT_BYTES)}]}));
+    fn excess_content_is_truncated_and_reported() {
+        let (text, _) =
+            convert_all(json!({"content": [{"type": "text", "text": "ü".repeat(MAX_TEXT_BYTES)}]}));
         assert!(text.len() < MAX_TEXT_BYTES + 100 && text.ends_with("\n[65536 bytes more were cut off]"));
         let image = |data: String| json!({"type": "image", "data": data, "mimeType": "image/png"});
-        let (text, images) = told(json!({"content": vec![image(png(9)); MAX_IMAGES + 1]}));
+        let (text, images) = convert_all(json!({"content": vec![image(png(9)); MAX_IMAGES + 1]}));
         assert_eq!((images.len(), text.contains("left out: there is too much")), (MAX_IMAGES, true));
-        let (_, images) = told(json!({"content": [image(png(MAX_IMAGE_BYTES)), image(png(9))]}));
+        let (_, images) = convert_all(json!({"content": [image(png(MAX_IMAGE_BYTES)), image(png(9))]}));
         assert_eq!(images.len(), 1);
         let not_images = [image("%%%".into()), image(BASE64_STANDARD.encode("<svg/>"))];
-        let (text, images) = told(json!({"content": not_images}));
+        let (text, images) = convert_all(json!({"content": not_images}));
         assert_eq!((images.len(), text.matches("neither PNG").count()), (0, 2));
     }
 }

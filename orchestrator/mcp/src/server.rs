@@ -46,7 +46,7 @@ pub(crate) enum CallError {
          carried out is unknown"
     )]
     Timeout { server: String, seconds: f64 },
-    #[error("the MCP server {server} ended during the call; whether it was carried out is unknown{quote}")]
+    #[error("the MCP server {server} exited during the call; its result is unknown{quote}")]
     Died { server: String, quote: String },
     #[error("the MCP server {server} refuses the call: {problem}")]
     Refused { server: String, problem: String },
@@ -146,7 +146,7 @@ impl Server {
                 Ok(result)
             }
             Ok(_) => {
-                let problem = "it asks for more input, which nobody can give here".to_owned();
+                let problem = "it requests more input, which is not supported".to_owned();
                 Err(CallError::Unusable { server: server(), problem })
             }
             Err(ServiceError::McpError(error)) => {

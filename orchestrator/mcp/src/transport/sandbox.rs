@@ -121,8 +121,8 @@ impl Follower {
         stderr.end();
         if !matches!(exit, Some(Ok(_))) {
             let kill = async { sandbox.processes()?.kill_process(&id).await };
-            let ended = timeout(KILL_TIMEOUT, kill).await;
-            tracing::debug!(program = %id, ?ended, "ended a tool server in the sandbox");
+            let killed = timeout(KILL_TIMEOUT, kill).await;
+            tracing::debug!(program = %id, ?killed, "killed a tool server in the sandbox");
         }
     }
 }
@@ -131,9 +131,9 @@ fn describe(exit: &ProcessExit) -> String {
     match exit {
         ProcessExit { error: Some(error), .. } => format!("\n[{error}]"),
         ProcessExit { code: Some(code), .. } => format!("\n[it exited with {code}]"),
-        ProcessExit { signal: Some(signal), .. } => format!("\n[signal {signal} ended it]"),
+        ProcessExit { signal: Some(signal), .. } => format!("\n[killed by signal {signal}]"),
         ProcessExit { reason: ExitReason::Exited, .. } => "\n[it exited]".to_owned(),
-        ProcessExit { .. } => "\n[it was ended]".to_owned(),
+        ProcessExit { .. } => "\n[it was terminated]".to_owned(),
     }
 }
 

@@ -29,16 +29,16 @@ const MAX_QUEUED_MESSAGES: usize = 16;
 pub(crate) enum SseError {
     #[error("{0}")]
     Client(#[from] http::HttpError),
-    #[error("it cannot be asked: {0}")]
+    #[error("it cannot be reached: {0}")]
     Unreachable(String),
-    #[error("it answers with {0}")]
+    #[error("it responds with {0}")]
     Refused(StatusCode),
-    #[error("its answer is no stream of events; is its address one of `shttp_servers`?")]
+    #[error("its response is not an event stream: check whether it belongs in `shttp_servers`?")]
     NoEvents,
-    #[error("its stream of events ended before it said where to send to")]
+    #[error("its event stream ended before its endpoint was received")]
     NoEndpoint,
-    #[error("it wants what is sent to it to go elsewhere, to {0:?}")]
-    Elsewhere(String),
+    #[error("its endpoint has another origin: {0:?}")]
+    OtherOrigin(String),
 }
 
 /// A connection to a server.
@@ -51,8 +51,8 @@ pub(super) struct SseTransport {
 
 pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
     let client = http::client(remote)?;
-    let asked = client.get(remote.url.clone()).header("accept", "text/event-stream").send().await;
-    let response = asked.map_err(|error| SseError::Unreachable(chain(&error.without_url())))?;
+    let response = client.get(remote.url.clone()).header("accept", "text/event-stream").send().await;
+    let response = response.map_err(|error| SseError::Unreachable(chain(&error.without_url())))?;
     if !response.status().is_success() {
         return Err(SseError::Refused(response.status()));
     }
@@ -69,7 +69,7 @@ pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
         }
     };
     let endpoint = remote.url.join(path.trim()).ok().filter(|url| is_same_origin(url, &remote.url));
-    let endpoint = endpoint.ok_or_else(|| SseError::Elsewhere(path.chars().take(200).collect()))?;
+    let endpoint = endpoint.ok_or_else(|| SseError::OtherOrigin(path.chars().take(200).collect()))?;
     let (sender, messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
     let reader = tokio::spawn(async move {
         while let Some(event) = events.next().await {

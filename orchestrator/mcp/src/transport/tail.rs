@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn only_the_end_is_kept() {
+    async fn only_the_end_of_output_is_kept() {
         let tail = Tail::default();
         tail.push(&vec![b'a'; MAX_BYTES]);
         let late = tail.clone();

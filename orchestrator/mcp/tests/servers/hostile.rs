@@ -6,10 +6,10 @@ use engine::tool_servers::ToolServers as _;
 use serde_json::json;
 
 use crate::scene::{call, is_error, names, servers, until};
-use crate::script::{Script, list, says};
+use crate::script::{Script, list, text_result};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_server_holds_up_no_other_and_not_for_long() {
+async fn unresponsive_server_delays_no_other_and_times_out() {
     let good = Script::default().write();
     let silent = Script { on_initialize: "echo still thinking >&2".into(), ..Default::default() }.write();
     let mut slow = silent.server("silent");
@@ -29,7 +29,7 @@ async fn a_silent_server_holds_up_no_other_and_not_for_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_at_once_is_quoted_without_its_secrets() {
+async fn output_is_quoted_without_secrets_when_server_exits() {
     let script =
         Script { at_start: "echo \"no key like $TOKEN is known\" >&2; exit 3".into(), ..Default::default() }
             .write();
@@ -44,12 +44,12 @@ async fn a_server_that_ends_at_once_is_quoted_without_its_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn noise_between_messages_is_passed_over() {
+async fn output_between_messages_is_ignored() {
     let noisy =
         "echo 'debug: not JSON'; echo '{\"half\":'; echo; echo '[]'; printf '\\377\\376\\n'".to_owned();
     let script = Script {
         at_start: noisy.clone(),
-        on_call: format!("{noisy}\n{}", says("still here")),
+        on_call: format!("{noisy}\n{}", text_result("still here")),
         ..Default::default()
     }
     .write();
@@ -60,7 +60,7 @@ async fn noise_between_messages_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_without_an_end_is_not_kept() {
+async fn line_is_dropped_when_it_does_not_end() {
     let script = Script {
         on_call: "head -c 40000000 /dev/zero | tr '\\0' x; echo; sleep 1000".into(),
         ..Default::default()
@@ -79,7 +79,7 @@ async fn a_line_without_an_end_is_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_without_an_end_is_cut() {
+async fn tool_list_is_truncated_when_it_does_not_end() {
     let page = r#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":"more"}"#;
     let script = Script { on_list: format!("answer '{page}'"), ..Default::default() }.write();
     let servers = servers(vec![script.server("endless")]);
@@ -90,10 +90,12 @@ async fn a_list_without_an_end_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_cannot_be_offered_are_replaced_and_mapped_back() {
+async fn invalid_tool_names_are_replaced_and_mapped_back() {
     let script = Script {
         on_list: list(&["think", "a.b/c", "a b c"]),
-        on_call: "case $line in *'\"name\":\"a b c\"'*) \n".to_owned() + &says("mapped back") + "\n;; esac",
+        on_call: "case $line in *'\"name\":\"a b c\"'*) \n".to_owned()
+            + &text_result("mapped back")
+            + "\n;; esac",
         ..Default::default()
     }
     .write();
@@ -104,7 +106,7 @@ async fn names_that_cannot_be_offered_are_replaced_and_mapped_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_of_many_megabytes_is_cut() {
+async fn response_is_truncated_when_it_has_many_megabytes() {
     let long = "printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"' \"$id\"\n\
                 head -c 5000000 /dev/zero | tr '\\0' y\nprintf '\"}]}}\\n'";
     let script = Script { on_call: long.into(), ..Default::default() }.write();
@@ -119,7 +121,7 @@ async fn an_answer_of_many_megabytes_is_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_is_cancelled_and_server_survives_when_unanswered() {
     let script = Script {
-        on_call: "[ -e asked ] && { ".to_owned() + &says("now") + "; } || : >asked",
+        on_call: "[ -e asked ] && { ".to_owned() + &text_result("now") + "; } || : >asked",
         on_cancelled: ": >cancelled".into(),
         ..Default::default()
     }
@@ -139,7 +141,7 @@ async fn call_is_cancelled_and_server_survives_when_unanswered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_abandoned_call_is_cancelled() {
+async fn call_is_cancelled_when_its_future_is_dropped() {
     let script =
         Script { on_call: ": >asked".into(), on_cancelled: ": >cancelled".into(), ..Default::default() }
             .write();
@@ -154,15 +156,15 @@ async fn an_abandoned_call_is_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_asks_without_end_is_cut_off() {
+async fn server_is_disconnected_when_it_floods_with_requests() {
     let flood = "yes '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}'".to_owned();
-    let flood_once = format!("[ -e flooded ] || {{ : >flooded; {flood}; }}\n{}", says("calm"));
+    let flood_once = format!("[ -e flooded ] || {{ : >flooded; {flood}; }}\n{}", text_result("calm"));
     let script = Script { on_call: flood_once, ..Default::default() }.write();
     let servers = servers(vec![script.server("flood")]);
     servers.offer(None).await;
     let observation = call(&servers, "echo", json!({})).await;
     assert!(
-        is_error(&observation) && observation.content.contains("ended during the call"),
+        is_error(&observation) && observation.content.contains("exited during the call"),
         "{observation:?}"
     );
     assert_eq!(call(&servers, "echo", json!({})).await.content, "calm");

@@ -13,7 +13,7 @@ use crate::scene::{remote, server, servers};
 /// Answers every request with the same bytes, and keeps what it was sent.
 struct Canned {
     url: String,
-    heard: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
 
@@ -22,9 +22,9 @@ impl Canned {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let answer = answer(&url);
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
-        let keep = Arc::clone(&heard);
+        let keep = Arc::clone(&requests);
         tasks.spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut head = vec![0; 64 << 10];
@@ -34,11 +34,11 @@ impl Canned {
                 let _ = stream.shutdown().await;
             }
         });
-        Self { url, heard, _tasks: tasks }
+        Self { url, requests, _tasks: tasks }
     }
 
-    fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -49,7 +49,7 @@ fn with_key(url: &str) -> mcp::Remote {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_carries_the_key_nowhere_else() {
+async fn redirect_to_another_origin_does_not_send_the_key() {
     let thief = Canned::start(|_| "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
     let to = thief.url.clone();
     let lure = move |_: &str| format!("HTTP/1.1 307 Go\r\nlocation: {to}/mcp\r\ncontent-length: 0\r\n\r\n");
@@ -60,24 +60,27 @@ async fn a_redirect_carries_the_key_nowhere_else() {
     ]);
     let offer = servers.offer(None).await;
     assert_eq!((offer.tools.len(), offer.failures.len()), (0, 2), "{offer:?}");
-    assert_eq!(offer.failures[1].reason, "it answers with 307 Temporary Redirect");
-    assert_eq!(thief.heard(), [""; 0]);
-    let heard = lure.heard();
-    assert!(heard.iter().all(|head| head.contains("authorization: bearer key-of-the-server")), "{heard:?}");
+    assert_eq!(offer.failures[1].reason, "it responds with 307 Temporary Redirect");
+    assert_eq!(thief.requests(), [""; 0]);
+    let requests = lure.requests();
+    assert!(
+        requests.iter().all(|head| head.contains("authorization: bearer key-of-the-server")),
+        "{requests:?}"
+    );
     assert!(!format!("{offer:?}").contains("key-of-the-server"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_to_the_same_place_is_followed() {
+async fn redirect_is_followed_when_origin_is_the_same() {
     let home = |url: &str| format!("HTTP/1.1 307 Go\r\nlocation: {url}/mcp/\r\ncontent-length: 0\r\n\r\n");
     let home = Canned::start(home).await;
     let servers = servers(vec![server("sse", Transport::Sse(with_key(&format!("{}/mcp", home.url))))]);
     assert_eq!(servers.offer(None).await.failures.len(), 1);
-    assert_eq!(home.heard().len(), 4, "the request and three redirects: {:?}", home.heard());
+    assert_eq!(home.requests().len(), 4, "the request and three redirects: {:?}", home.requests());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_elsewhere_is_refused() {
+async fn sse_endpoint_is_refused_when_origin_differs() {
     let thief = Canned::start(|_| "HTTP/1.1 202 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
     let event = format!("event: endpoint\ndata: {}/message\n\n", thief.url);
     let lure = move |_: &str| {
@@ -86,19 +89,19 @@ async fn an_endpoint_elsewhere_is_refused() {
     let lure = Canned::start(lure).await;
     let servers = servers(vec![server("sse", Transport::Sse(with_key(&format!("{}/sse", lure.url))))]);
     let offer = servers.offer(None).await;
-    assert!(offer.failures[0].reason.starts_with("it wants what is sent to it to go elsewhere"), "{offer:?}");
-    assert_eq!(thief.heard(), [""; 0]);
+    assert!(offer.failures[0].reason.starts_with("its endpoint has another origin"), "{offer:?}");
+    assert_eq!(thief.requests(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_not_there_is_told() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+async fn unreachable_server_is_reported() {
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let servers = servers(vec![
         server(
             "streamable",
-            Transport::StreamableHttp(remote(&format!("http://{nobody}/mcp?key=hunter2-hunter2"))),
+            Transport::StreamableHttp(remote(&format!("http://{unused}/mcp?key=hunter2-hunter2"))),
         ),
-        server("sse", Transport::Sse(remote(&format!("http://{nobody}/sse")))),
+        server("sse", Transport::Sse(remote(&format!("http://{unused}/sse")))),
     ]);
     for failure in servers.offer(None).await.failures {
         assert!(failure.reason.contains("Connection refused"), "{failure:?}");

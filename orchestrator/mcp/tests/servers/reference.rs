@@ -49,7 +49,7 @@ async fn speak_with_everything(server: McpServer) -> McpServers {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reference_server_over_stdio() {
+async fn reference_server_works_over_stdio() {
     let Some(packages) = packages() else { return };
     let mark = format!("--mark={}", std::process::id());
     let script = everything(&packages);
@@ -63,7 +63,7 @@ async fn the_reference_server_over_stdio() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reference_server_over_streamable_http() {
+async fn reference_server_works_over_streamable_http() {
     let Some(packages) = packages() else { return };
     let (_child, port) = listening(&packages, "streamableHttp").await;
     let transport = Transport::StreamableHttp(remote(&format!("http://127.0.0.1:{port}/mcp")));
@@ -71,7 +71,7 @@ async fn the_reference_server_over_streamable_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reference_server_over_sse() {
+async fn reference_server_works_over_sse() {
     let Some(packages) = packages() else { return };
     let (_child, port) = listening(&packages, "sse").await;
     let transport = Transport::Sse(remote(&format!("http://127.0.0.1:{port}/sse")));
@@ -99,7 +99,7 @@ async fn listening(packages: &Path, transport: &str) -> (Child, u16) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_of_python_beside_one_that_does_not_start() {
+async fn python_server_starts_when_another_server_fails() {
     let Some(packages) = packages() else { return };
     let mut python = program("python3", &["-m", "mcp_server_time", "--local-timezone", "UTC"]);
     let path = packages.join("python").to_str().unwrap().to_owned();

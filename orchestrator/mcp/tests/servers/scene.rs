@@ -1,4 +1,4 @@
-//! What the tests share: servers as they are configured, and looks at what is left of them.
+//! Shared by the tests: configured servers, and checks of their processes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use mcp::{McpServer, McpServers, Program, Remote, Transport};
 use protocol::{Observation, ObservationKind};
 use serde_json::{Map, Value};
 
-/// A server with patience enough for a busy machine.
+/// A server with long timeouts, for hosts under load.
 pub(crate) fn server(name: &str, transport: Transport) -> McpServer {
     let (start_timeout, call_timeout) = (Duration::from_secs(60), Duration::from_secs(60));
     McpServer { name: name.into(), transport, start_timeout, call_timeout }
@@ -24,7 +24,7 @@ pub(crate) fn remote(url: &str) -> Remote {
     Remote::new(url).unwrap()
 }
 
-/// Started with nothing but a `PATH` and a home.
+/// Servers whose environment has only `PATH` and `HOME`.
 pub(crate) fn servers(servers: Vec<McpServer>) -> McpServers {
     let environment = ["PATH", "HOME"].map(|name| (name.to_owned(), std::env::var(name).unwrap_or_default()));
     McpServers::new(servers, vec!["think".into()], &environment)

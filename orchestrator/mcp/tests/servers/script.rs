@@ -1,4 +1,4 @@
-//! Servers written as shell scripts: an ordinary one, of which a test replaces what it wants to be otherwise.
+//! Servers written as shell scripts. A test replaces parts of an ordinary one.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::scene::{program, server};
 
-/// What a script does on each request. `answer` takes a result; `$id` is the request's.
+/// The reaction of a script to each request. `answer` sends a result, and `$id` is the id of the request.
 pub(crate) struct Script {
     pub(crate) at_start: String,
     pub(crate) on_initialize: String,
@@ -24,13 +24,13 @@ impl Default for Script {
             at_start: String::new(),
             on_initialize: format!("answer '{initialized}'"),
             on_list: list(&["echo"]),
-            on_call: says("hello"),
+            on_call: text_result("hello"),
             on_cancelled: String::new(),
         }
     }
 }
 
-/// The answer to a request for the list of tools.
+/// A response with the list of tools.
 pub(crate) fn list(names: &[&str]) -> String {
     let tools: Vec<_> = names
         .iter()
@@ -39,18 +39,18 @@ pub(crate) fn list(names: &[&str]) -> String {
     format!(r#"answer '{{"tools":[{}]}}'"#, tools.join(","))
 }
 
-/// The answer to a call.
-pub(crate) fn says(text: &str) -> String {
+/// A response to a call.
+pub(crate) fn text_result(text: &str) -> String {
     format!(r#"answer '{{"content":[{{"type":"text","text":"{text}"}}]}}'"#)
 }
 
-/// A script in a folder, which goes with it.
-pub(crate) struct Scripted {
+/// A script in a temporary folder.
+pub(crate) struct ScriptServer {
     pub(crate) folder: TempDir,
 }
 
 impl Script {
-    pub(crate) fn write(&self) -> Scripted {
+    pub(crate) fn write(&self) -> ScriptServer {
         let folder = tempfile::tempdir().unwrap();
         let mut text = String::from(
             "answer() { printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\\n' \"$id\" \"$1\"; }\n",
@@ -67,11 +67,11 @@ impl Script {
         }
         text.push_str("esac\ndone\n");
         std::fs::write(folder.path().join("server.sh"), text).unwrap();
-        Scripted { folder }
+        ScriptServer { folder }
     }
 }
 
-impl Scripted {
+impl ScriptServer {
     pub(crate) fn server(&self, name: &str) -> McpServer {
         server(name, Transport::Host(program("sh", &[self.path("server.sh").to_str().unwrap()])))
     }

@@ -22,31 +22,31 @@ async fn damage(sql: &str) -> (EventId, String) {
 }
 
 #[tokio::test]
-async fn a_row_that_is_no_json() {
+async fn read_fails_when_a_row_is_no_json() {
     let found = damage("UPDATE events SET json = substr(json, 1, 40) WHERE id = 3").await;
     assert_eq!(found, (id(3), "its row holds no event".into()));
 }
 
 #[tokio::test]
-async fn a_row_that_is_no_text() {
+async fn read_fails_when_a_row_is_no_text() {
     let found = damage("UPDATE events SET json = CAST(x'ff' AS TEXT) WHERE id = 3").await;
     assert_eq!(found, (id(3), "its row holds no event".into()));
 }
 
 #[tokio::test]
-async fn a_row_with_another_event() {
+async fn read_fails_when_a_row_has_another_event() {
     let sql = "UPDATE events SET json = (SELECT json FROM events WHERE id = 1) WHERE id = 3";
     assert_eq!(damage(sql).await, (id(3), "its row holds event 1".into()));
 }
 
 #[tokio::test]
-async fn a_row_that_is_gone() {
+async fn read_fails_when_a_row_is_missing() {
     assert_eq!(damage("DELETE FROM events WHERE id = 3").await, (id(3), "its row is missing".into()));
     assert_eq!(damage("DELETE FROM events WHERE id = 4").await, (id(4), "its row is missing".into()));
 }
 
 #[tokio::test]
-async fn a_row_that_should_not_be_there_fails_its_own_append_only() {
+async fn only_one_append_fails_when_its_row_exists() {
     let scene = Scene::new();
     let store = scene.store().await;
     let (bad, good) = (conversation("bad"), conversation("good"));

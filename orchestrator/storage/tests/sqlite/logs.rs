@@ -10,7 +10,7 @@ use storage::{Durability, OpenError, SqliteStore};
 use crate::scene::{Scene, conversation, event, events, id};
 
 #[tokio::test]
-async fn what_is_appended_is_read_in_order() {
+async fn appended_events_are_read_in_order() {
     let scene = Scene::new();
     let store = scene.store().await;
     let log = conversation("a");
@@ -21,7 +21,7 @@ async fn what_is_appended_is_read_in_order() {
 }
 
 #[tokio::test]
-async fn a_reader_follows_by_cursor() {
+async fn reader_follows_by_cursor() {
     let scene = Scene::new();
     let store = scene.store().await;
     let log = conversation("a");
@@ -36,7 +36,7 @@ async fn a_reader_follows_by_cursor() {
 }
 
 #[tokio::test]
-async fn ids_go_on_where_the_log_ends() {
+async fn append_is_refused_when_ids_do_not_continue() {
     let scene = Scene::new();
     let store = scene.store().await;
     let log = conversation("a");
@@ -50,7 +50,7 @@ async fn ids_go_on_where_the_log_ends() {
 }
 
 #[tokio::test]
-async fn a_refused_first_append_makes_no_conversation() {
+async fn no_conversation_exists_when_first_append_is_refused() {
     let scene = Scene::new();
     let store = scene.store().await;
     let error = store.append(&conversation("a"), &[event(1)]).await.unwrap_err();
@@ -59,7 +59,7 @@ async fn a_refused_first_append_makes_no_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twenty_conversations_append_at_once() {
+async fn twenty_conversations_append_concurrently() {
     let scene = Scene::new();
     let store = Arc::new(scene.store().await);
     let appending: Vec<_> = (0..20)
@@ -85,7 +85,7 @@ async fn twenty_conversations_append_at_once() {
 }
 
 #[tokio::test]
-async fn the_list_shows_the_latest_conversation_first() {
+async fn list_is_sorted_by_latest_event() {
     let scene = Scene::new();
     let store = scene.store().await;
     store.append(&conversation("old"), &events(0..2)).await.unwrap();
@@ -104,7 +104,7 @@ async fn the_list_shows_the_latest_conversation_first() {
 }
 
 #[tokio::test]
-async fn a_dropped_store_has_committed_what_was_queued() {
+async fn queued_appends_are_committed_when_store_is_dropped() {
     let scene = Scene::new();
     let store = scene.store().await;
     let log = conversation("a");
@@ -122,7 +122,7 @@ async fn a_dropped_store_has_committed_what_was_queued() {
 }
 
 #[tokio::test]
-async fn only_the_owner_may_read_the_file_and_its_folder() {
+async fn file_and_folder_are_readable_only_by_the_owner() {
     let scene = Scene::new();
     let store = scene.store().await;
     store.append(&conversation("a"), &[event(0)]).await.unwrap();
@@ -136,7 +136,7 @@ async fn only_the_owner_may_read_the_file_and_its_folder() {
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_version_is_left_alone() {
+async fn file_is_unchanged_when_its_version_is_newer() {
     let scene = Scene::new();
     drop(scene.store().await);
     scene.tamper("PRAGMA user_version = 1000");
@@ -145,7 +145,7 @@ async fn a_file_of_a_newer_version_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_named() {
+async fn error_contains_the_path_when_file_is_no_database() {
     let scene = Scene::new();
     std::fs::create_dir(scene.file().parent().unwrap()).unwrap();
     std::fs::write(scene.file(), "this is not a database, it is much too friendly for one".repeat(100))

@@ -6,7 +6,7 @@ use storage::{Durability, SqliteStore};
 use crate::scene::{Scene, conversation, event, events, id};
 
 #[tokio::test]
-async fn an_append_of_another_store_is_seen() {
+async fn append_of_another_store_is_read() {
     let scene = Scene::new();
     let (one, other) = (scene.store().await, scene.store().await);
     let log = conversation("a");
@@ -18,7 +18,7 @@ async fn an_append_of_another_store_is_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_file_may_be_opened_by_many_at_once() {
+async fn new_file_can_be_opened_concurrently() {
     let scene = Scene::new();
     let opening: Vec<_> =
         (0..8).map(|_| tokio::spawn(SqliteStore::open(scene.file(), Durability::default()))).collect();
@@ -28,7 +28,7 @@ async fn a_new_file_may_be_opened_by_many_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_who_append_the_same_event_one_wins() {
+async fn one_append_wins_when_two_stores_append_the_same_id() {
     let scene = Scene::new();
     let stores = [scene.store().await, scene.store().await];
     let log = conversation("a");

@@ -4,17 +4,17 @@ use engine::tool_servers::ToolServers as _;
 use serde_json::json;
 
 use crate::scene::{call, is_error, names, runs, servers, until};
-use crate::script::{Script, list, says};
+use crate::script::{Script, list, text_result};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_is_started_again() {
+async fn server_is_restarted_when_it_crashed() {
     let dies_once =
-        format!("[ -e died ] || {{ : >died; echo out of memory >&2; exit 1; }}\n{}", says("back"));
+        format!("[ -e died ] || {{ : >died; echo out of memory >&2; exit 1; }}\n{}", text_result("back"));
     let script = Script { on_call: dies_once, ..Default::default() }.write();
     let servers = servers(vec![script.server("weak")]);
     let offer = servers.offer(None).await;
     let died = call(&servers, "echo", json!({})).await;
-    assert!(is_error(&died) && died.content.contains("ended during the call"), "{died:?}");
+    assert!(is_error(&died) && died.content.contains("exited during the call"), "{died:?}");
     assert!(died.content.ends_with("it wrote: out of memory"), "{died:?}");
     assert_eq!(servers.offer(None).await, offer, "its tools are still there");
     assert_eq!(call(&servers, "echo", json!({})).await.content, "back");
@@ -22,9 +22,9 @@ async fn a_server_that_dies_is_started_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_cannot_start_again_yet_is_given_another_chance() {
+async fn server_is_restarted_again_when_a_restart_failed() {
     let second_fails = "echo >>starts; [ $(wc -l <starts) -ne 2 ] || exit 1";
-    let dies_once = format!("[ -e died ] || {{ : >died; exit 1; }}\n{}", says("back"));
+    let dies_once = format!("[ -e died ] || {{ : >died; exit 1; }}\n{}", text_result("back"));
     let script = Script { at_start: second_fails.into(), on_call: dies_once, ..Default::default() }.write();
     let servers = servers(vec![script.server("slow")]);
     servers.offer(None).await;
@@ -36,7 +36,7 @@ async fn a_server_that_cannot_start_again_yet_is_given_another_chance() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_only_dies_is_given_up() {
+async fn server_is_abandoned_when_it_crashes_repeatedly() {
     let script =
         Script { at_start: "echo >>starts".into(), on_call: "exit 1".into(), ..Default::default() }.write();
     let servers = servers(vec![script.server("dead")]);
@@ -52,19 +52,19 @@ async fn a_server_that_only_dies_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_that_change_are_offered_anew() {
+async fn changed_tools_are_offered_again() {
     let script = Script {
         on_list: format!("if [ -e called ]; then {}; else {}; fi", list(&["echo", "more"]), list(&["echo"])),
         on_call: r#": >called; printf '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'; "#
             .to_owned()
-            + &says("ok"),
+            + &text_result("ok"),
         ..Default::default()
     }
     .write();
     let servers = servers(vec![script.server("growing")]);
     assert_eq!(names(&servers.offer(None).await), ["echo"]);
     assert_eq!(call(&servers, "echo", json!({})).await.content, "ok");
-    // The word about it and the answer are two messages.
+    // The notification and the response are two messages.
     for _ in 0..100 {
         if servers.offer(None).await.tools.len() == 2 {
             break;
@@ -77,7 +77,7 @@ async fn tools_that_change_are_offered_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_does_not_wait_for_a_start() {
+async fn shutdown_does_not_wait_for_a_starting_server() {
     let script = Script { on_initialize: ": >asked".into(), ..Default::default() }.write();
     let servers = servers(vec![script.server("silent")]);
     let began = tokio::time::Instant::now();
@@ -98,7 +98,7 @@ fn clinging(mark: &str) -> Script {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_a_server_after_the_end() {
+async fn no_process_is_left_when_servers_are_shut_down() {
     let mark = format!("left-after-end-{}", std::process::id());
     let script = clinging(&mark).write();
     let servers = servers(vec![script.server("clinging")]);
@@ -109,7 +109,7 @@ async fn nothing_is_left_of_a_server_after_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_a_server_that_is_dropped() {
+async fn no_process_is_left_when_servers_are_dropped() {
     let mark = format!("left-after-drop-{}", std::process::id());
     let script = clinging(&mark).write();
     let servers = servers(vec![script.server("clinging")]);
@@ -120,7 +120,7 @@ async fn nothing_is_left_of_a_server_that_is_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_finds_nothing_of_ours_in_its_environment() {
+async fn server_does_not_inherit_the_environment() {
     let script = Script {
         on_call: r#"answer "{\"content\":[{\"type\":\"text\",\"text\":\"$(env | cut -d= -f1 | sort | tr '\n' ' ')\"}]}""#
             .into(),
@@ -134,7 +134,7 @@ async fn a_server_finds_nothing_of_ours_in_its_environment() {
     servers.offer(None).await;
     let observation = call(&servers, "echo", json!({})).await;
     let found: Vec<_> = observation.content.split_whitespace().collect();
-    // What a shell adds is its own.
+    // A shell adds variables of its own.
     let known = ["GLOVEBOX_MCP_SERVER", "HOME", "OLDPWD", "OWN", "PATH", "PWD", "SHLVL", "_"];
     assert!(found.contains(&"OWN") && found.iter().all(|name| known.contains(name)), "{found:?}");
     servers.shut_down().await;
