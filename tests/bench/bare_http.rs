@@ -1,5 +1,4 @@
-//! The least that HTTP costs: axum on a unix socket that sends back what it gets, what a program writes, or what a terminal
-//! says. A floor.
+//! A floor: axum on a unix socket that returns the request, the output of a program or the output of a terminal.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -19,10 +18,10 @@ use tokio::sync::{Mutex, oneshot};
 use super::server::HttpClient;
 use super::shell::{AsyncTerminal, BareTerminal};
 
-/// Ended when it is dropped.
+/// A running server, stopped on drop.
 pub(crate) struct BareHttp {
     socket: PathBuf,
-    /// Both are taken when it ends.
+    /// Taken on drop.
     server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     _folder: tempfile::TempDir,
 }
@@ -32,8 +31,8 @@ impl BareHttp {
         Self::with_terminals(0)
     }
 
-    /// With bare terminals, each to be asked at `/terminals/{number}`. All in one thread, as in the action server: a request
-    /// that moves to another thread waits for that to wake.
+    /// Starts a server with bare terminals at `/terminals/{number}`. It has one thread, as the action server does, because a
+    /// request that moves to another thread waits for its wake-up.
     pub(crate) fn with_terminals(count: usize) -> Self {
         let terminals: Vec<_> = (0..count).map(|_| BareTerminal::start()).collect();
         let folder = tempfile::tempdir().unwrap();
@@ -72,7 +71,7 @@ fn router(terminals: Arc<[Mutex<AsyncTerminal>]>) -> Router {
         .layer(DefaultBodyLimit::disable())
 }
 
-/// What a program writes, its words the body's: read as much at once as a pipe holds, and sent on as it is.
+/// Runs the program in the body and forwards its output in reads of a pipe's capacity.
 async fn pipe(words: String) -> Body {
     let mut words = words.split(' ');
     let mut program = tokio::process::Command::new(words.next().unwrap());
@@ -91,7 +90,7 @@ async fn pipe(words: String) -> Body {
     }))
 }
 
-/// The same, and what was sent is held: in a file without a name, which is written by other threads in the meantime.
+/// Like [`pipe`], and stores the output in an unnamed file, which other threads write.
 async fn held_pipe(words: String) -> Body {
     let (held, pieces) = std::sync::mpsc::channel::<Bytes>();
     tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! Conversations to measure: a model and a sandbox that answer at once.
+//! Conversations to measure, with a model and a sandbox that respond immediately.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ConversationId, Observation};
 use serde_json::{Value, json};
 
-/// A command that goes on until it is cancelled.
+/// A command that runs until it is cancelled.
 pub(crate) const WAITING_COMMAND: &str = "wait";
 
-/// A sandbox in which every command says this much.
+/// Returns a provider of sandboxes in which every command has this output.
 pub(crate) fn provider(output: &str) -> ScriptedProvider {
     let output = output.to_owned();
     ScriptedProvider::new(move |request: &ActionRequest| {
@@ -36,7 +36,7 @@ pub(crate) fn provider(output: &str) -> ScriptedProvider {
     })
 }
 
-/// A conversation with such a sandbox and a model that answers this; it is told to work.
+/// Starts a conversation with this sandbox and these responses of the model, and sends the first message.
 pub(crate) async fn start(
     id: &str,
     store: Arc<dyn EventStore>,
@@ -71,10 +71,10 @@ pub(crate) async fn start(
     let started = ConversationStarted {
         agent: "CodeActAgent".into(),
         model: "scripted".into(),
-        // The condenser's steps are counted by nobody else.
+        // The limit counts the agent's steps only.
         max_iterations: steps,
         runtime: "scripted".into(),
-        // Every step is the same.
+        // All steps are identical, which would be detected as a loop.
         stuck_detection_disabled: true,
         ..Default::default()
     };

@@ -1,14 +1,13 @@
-//! Programs without a terminal, and files: the server against doing it bare.
+//! Programs without a terminal, and files: the action server compared with direct calls.
 //!
-//! 10 MB of a program's output: the server also holds all of it until it is acknowledged, in files beyond 1.5 MB. It took 1.28
-//! to 1.46 times the pipe in six runs of seven, on two cores that were shared, and 2.7 in one, while the disk was busy. The
-//! least that forwards them, a handler that reads 64 KiB from the pipe and sends them on, took 1.1 to 1.4 times the pipe, and
-//! 1.3 to 1.5 where it writes a file meanwhile. Seen with `perf`, what the server does in user mode hardly shows: it is the
-//! kernel, copying out of the pipe, into the file and into the socket. A client that takes them slower than they come gets about
-//! half of them out of the file.
+//! 10 MB of output: the server also retains it until it is acknowledged, in files beyond 1.5 MB. It took 1.28 to 1.46 times as
+//! long as the pipe in six of seven runs on two shared cores, and 2.7 times in one, while the disk was busy. The minimum, a
+//! handler that forwards reads of 64 KiB from the pipe, took 1.1 to 1.4 times as long, and 1.3 to 1.5 times with a file.
+//! According to `perf` most of it is copying in the kernel: out of the pipe, into the file and into the socket. A slow client
+//! reads about half of the output from the file.
 //!
-//! A pause of 0.3 ms after each short read, for less wakings, was 1.3 by the runtime's clock; the program stood still in it, and
-//! each of its writes woke the server all the same: 1.39 to 1.82 with it, 1.24 to 1.40 without, in turns.
+//! A pause of 0.3 ms after each short read, for fewer wake-ups, made no difference: 1.39 to 1.82 with it, 1.24 to 1.40 without,
+//! in turns. The program was suspended meanwhile, and each of its writes woke the server anyway.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -39,7 +38,7 @@ pub(crate) async fn measure(report: BenchmarkReport) {
         report.add_all(flood(flood_rounds, &mut client, &mut http));
         report.add(files(flood_rounds, &mut client, &mut http));
         hold(report.repetitions(HELD_BYTES), &mut client);
-        let name = "the same, with 1 GB of output held";
+        let name = "the same, with 1 GB of output retained";
         report.add(one_shot(name, "held", rounds, &mut client, &mut http));
     })
     .await
@@ -109,7 +108,7 @@ fn flood(rounds: usize, client: &mut HttpClient, http: &mut HttpClient) -> Vec<F
     ]
 }
 
-/// 10 MB written and read again; the floor echoes them and has the bare file beside it.
+/// 10 MB written and read through the server. The floor is an echo by axum and a plain file.
 fn files(rounds: usize, client: &mut HttpClient, http: &mut HttpClient) -> Figure {
     let folder = tempfile::tempdir().unwrap();
     let (bare_path, path) = (folder.path().join("bare"), folder.path().join("served"));

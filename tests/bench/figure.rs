@@ -11,23 +11,23 @@ pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
-    /// The bare thing that this is built on, in the same unit, measured in the same run.
+    /// The cost of the primitive that this is built on, in the same unit and measured in the same run.
     pub(crate) floor: Option<f64>,
     pub(crate) ratio: Option<f64>,
     pub(crate) aim: String,
     pub(crate) ok: bool,
-    /// Why there is no value: the group failed.
+    /// The error of a failed group, which has no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
 
 impl Figure {
-    /// A figure that is only there to be read, or to be another's floor.
+    /// A figure without an aim.
     pub(crate) fn plain(name: &'static str, value: f64, unit: &'static str) -> Self {
         Self { name, value, unit, floor: None, ratio: None, aim: String::new(), ok: true, error: None }
     }
 
-    /// The row of a group that failed. Its value is `null` in JSON.
+    /// The row of a failed group. Its value is `null` in JSON.
     pub(crate) fn failed(group: &'static str, error: String) -> Self {
         Self { ok: false, error: Some(error), ..Self::plain(group, f64::NAN, "") }
     }
@@ -44,7 +44,7 @@ impl Figure {
         Self { aim, ok: value >= least, ..Self::plain(name, value, unit) }
     }
 
-    /// A figure that must be at least so much of its floor.
+    /// A figure that must be at least this share of its floor.
     pub(crate) fn at_least(
         name: &'static str,
         value: f64,
@@ -56,33 +56,33 @@ impl Figure {
         Self { aim: format!(">= {share} x floor"), ok: value >= floor * share, ..figure }
     }
 
-    /// Something of which there must be none.
+    /// A count that must be 0.
     #[expect(clippy::cast_precision_loss)]
     pub(crate) fn count(name: &'static str, count: usize) -> Self {
         Self { aim: "0".to_owned(), ok: count == 0, ..Self::plain(name, count as f64, "") }
     }
 
-    /// The same, beside its floor.
+    /// Adds a floor.
     pub(crate) fn with_floor(self, floor: f64) -> Self {
         Self { floor: Some(floor), ratio: Some(self.value / floor), ..self }
     }
 
-    /// A figure that must stay within so many times its floor.
+    /// A figure that must not exceed this multiple of its floor.
     pub(crate) fn within(name: &'static str, value: f64, unit: &'static str, floor: f64, times: f64) -> Self {
         let figure = Self::plain(name, value, unit).with_floor(floor);
         Self { aim: format!("<= {times} x floor"), ok: value <= floor * times, ..figure }
     }
 }
 
-/// The value below which a share of the samples lies, in milliseconds.
+/// Returns a quantile of the samples in milliseconds.
 pub(crate) fn quantile_ms(samples: &mut [Duration], share: f64) -> f64 {
     samples.sort();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-    let place = ((samples.len() - 1) as f64 * share) as usize;
-    samples[place].as_secs_f64() * 1e3
+    let index = ((samples.len() - 1) as f64 * share) as usize;
+    samples[index].as_secs_f64() * 1e3
 }
 
-/// The heads of the columns.
+/// Returns the heads of the columns.
 pub(crate) fn header() -> String {
     format!("{:<58} {:>12} {:<9} {:>10} {:>7}  {:<18}", "figure", "value", "unit", "floor", "ratio", "aim")
 }

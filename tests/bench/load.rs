@@ -1,12 +1,12 @@
-//! Sessions at load: many at once, much output, and what they cost when they are idle.
+//! Sessions under load: concurrent sessions, large output, and the cost of idle sessions.
 //!
-//! Eight sessions at once is a matter of processor time, on two cores all of it: a bare round takes 40 to 50 µs of it, client
-//! and kernel included. Through the server it is 125: 24 of the server's in the kernel and 22 of its own, 37 of bash's, 21 of the
-//! kernel's workers, 17 of the client's; and 25 more are lost in waking a core. Half the bare rate would leave 80 to 100 for all.
-//! Nothing that is asked over HTTP has that: eight bare terminals, each of whose commands is followed by one round trip to a
-//! bare axum that sends back seven bytes, made 0.28 to 0.63 of the rate of the terminals alone, 0.5 in the middle, and 0.44 to
-//! 0.6 where axum's handler asks the terminal, in one thread. The server made 0.25 to 0.39, which is 0.51 to 0.65 of that.
-//! Built for speed instead of size it would take 9 % less, and 7 MB.
+//! Eight concurrent sessions are limited by processor time on two cores. A bare round takes 40 to 50 µs of it, client and kernel
+//! included, and a round through the server 125 µs: the server 24 in the kernel and 22 in user mode, bash 37, the kernel's
+//! workers 21, the client 17. Waking a core costs another 25 µs. Half the bare rate would leave 80 to 100 µs for all, which no
+//! HTTP server achieves. Eight bare terminals with one bare axum round trip of seven bytes per command made 0.28 to 0.63 of the
+//! rate of the terminals alone, with a median of 0.5, and 0.44 to 0.6 if axum's handler uses the terminal in one thread. The
+//! server made 0.25 to 0.39, which is 0.51 to 0.65 of that. Optimized for speed instead of size, it would be 9 % faster and
+//! 7 MB larger.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use super::report::BenchmarkReport;
 use super::server::{HttpClient, ServerProcess};
 use super::shell::BareTerminal;
 
-/// As many as a busy agent and its helpers have.
+/// Sessions of a busy agent and its delegates.
 const SESSIONS: usize = 8;
 const COMMANDS: usize = 100;
 const TURNS: usize = 9;
@@ -56,7 +56,7 @@ fn holds(answer: &[u8], text: &[u8]) -> bool {
     answer.windows(text.len()).any(|window| window == text)
 }
 
-/// The share of a core that a server takes which nobody asks anything.
+/// Processor usage of an idle server.
 fn idle(server: &ServerProcess, report: &BenchmarkReport) -> Figure {
     let idle_time = IDLE_TIME * u32::try_from(report.repetitions(100)).unwrap() / 100;
     run(&mut server.connect(), "warm", "default", "true");
@@ -66,8 +66,8 @@ fn idle(server: &ServerProcess, report: &BenchmarkReport) -> Figure {
     Figure::below("CPU of an idle server over 10 s", share, "%", 0.1)
 }
 
-/// Commands a second in sessions at once, against as many bare terminals, in turns; and against bare terminals each of whose
-/// commands is followed by a bare round trip over HTTP, which is the least that a server of terminals does.
+/// Commands per second in concurrent sessions, in turns with the same number of bare terminals, and with bare terminals each of
+/// whose commands is followed by a bare HTTP round trip, the minimum for a server of terminals.
 fn concurrent_sessions(server: &ServerProcess, http: &BareHttp, report: &BenchmarkReport) -> Vec<Figure> {
     let commands = report.repetitions(COMMANDS);
     let mut terminals: Vec<_> = (0..SESSIONS).map(|_| BareTerminal::start()).collect();
@@ -115,7 +115,7 @@ fn concurrent_sessions(server: &ServerProcess, http: &BareHttp, report: &Benchma
     ]
 }
 
-/// How long it takes them all, each in a thread of its own.
+/// Measures the time until all have completed, each in its own thread.
 fn measure_time<T: Send>(each: &mut [T], work: impl Fn(usize, &mut T) + Sync) -> Duration {
     let (started, work) = (Instant::now(), &work);
     std::thread::scope(|scope| {
@@ -126,7 +126,7 @@ fn measure_time<T: Send>(each: &mut [T], work: impl Fn(usize, &mut T) + Sync) ->
     started.elapsed()
 }
 
-/// Much output, to its end.
+/// Large outputs of commands, read completely.
 fn flood(server: &ServerProcess, report: &BenchmarkReport) -> Vec<Figure> {
     let command = format!("head -c {FLOOD_BYTES} /dev/zero | tr '\\0' x");
     let mut terminal = BareTerminal::start();
@@ -155,8 +155,8 @@ fn flood(server: &ServerProcess, report: &BenchmarkReport) -> Vec<Figure> {
     ]
 }
 
-/// A read while another session runs something, in turns with some while it is idle: the machine's speed changes, and so does
-/// where the system puts the two sides.
+/// A read while another session runs a command, alternating with reads while it is idle: the machine's speed changes, and so
+/// does the assignment of the two sides to cores.
 fn read_during_a_sleep(server: &ServerProcess, report: &BenchmarkReport) -> Figure {
     const READS: usize = 100;
     const TURNS: usize = 5;
@@ -183,7 +183,7 @@ fn read_during_a_sleep(server: &ServerProcess, report: &BenchmarkReport) -> Figu
     Figure::within("a read while a session sleeps (floor: idle)", busy, "ms", idle, 1.2)
 }
 
-/// Ten thousand commands in four sessions: each has its own answer, and nothing is left of them.
+/// Ten thousand commands in four sessions: each has its own result, and they leave no zombies or memory.
 fn many_commands(server: &ServerProcess, report: &BenchmarkReport) -> Vec<Figure> {
     let commands = report.repetitions(MANY_COMMANDS / MANY_COMMANDS_SESSIONS);
     let before = server.rss_mb();
@@ -237,7 +237,7 @@ fn commands_per_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()
 }
 
-/// The time that a process was run, by the scheduler's account of its threads.
+/// Returns the processor time of a process, as the sum of its threads' scheduler statistics.
 pub(crate) fn cpu_time(process: u32) -> Duration {
     let threads = std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("task")).unwrap();
     let nanoseconds = threads.flatten().filter_map(|thread| {

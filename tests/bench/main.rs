@@ -1,10 +1,11 @@
-//! `cargo ci bench`: figures beside their floors, measured in one run. Ratios travel between machines, times do not.
+//! `cargo ci bench`: figures and their floors, measured in one run. Ratios are comparable between machines, times are not.
 //!
 //! Rows are printed as they are measured. `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok, error}` at the
-//! end, `--short` only shows that every group runs. Names of groups ([`GROUPS`]) measure only those. Exits with 1 when an aim
-//! is missed or a group fails, which is a row of its own and ends no other group; with 2 when an argument is unknown.
+//! end, `--short` only checks that every group runs. With names of groups ([`GROUPS`]), measures only those. Exits with 1
+//! if an aim is missed or a group fails, and with 2 if an argument is unknown. A failed group is a row and does not stop
+//! the others.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure ends
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure panics
 
 mod bare_http;
 mod conversation;
@@ -31,12 +32,12 @@ use tokio::time::timeout;
 use figure::Figure;
 use report::{BenchmarkReport, Effort, Format};
 
-/// A group that takes longer has failed.
+/// Maximum time of a group.
 const GROUP_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 type BenchmarkGroup = (&'static str, fn(BenchmarkReport) -> BoxFuture<'static, ()>);
 
-/// The groups, in the order of a whole run.
+/// The groups in the order of a complete run.
 const GROUPS: [BenchmarkGroup; 8] = [
     ("shell", |report| shell::measure(report).boxed()),
     ("server", |report| server::measure(report).boxed()),
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!report.finish()))
 }
 
-/// Measures a group. One that panics or takes too long becomes a failed row.
+/// Measures a group. Reports a failed row if it panics or takes too long.
 async fn run_group(
     name: &'static str,
     measure: fn(BenchmarkReport) -> BoxFuture<'static, ()>,
@@ -104,7 +105,7 @@ mod tests {
         run_group("broken", |_| async { panic!("cannot start\nmore") }.boxed(), &report).await;
         run_group("whole", |report| async move { report.add(Figure::count("rest", 1)) }.boxed(), &report)
             .await;
-        assert_eq!(report.row_count(), 2, "the group after the failed one is measured");
+        assert_eq!(report.row_count(), 2, "the group after the failed one is not measured");
         assert!(!report.finish(), "a failed group fails a short run too");
     }
 

@@ -1,6 +1,6 @@
-//! Placing a sandbox in a container, until its first command has ended, against the engine's own command line.
+//! Creation of a sandbox in a container up to its first result, compared with the engine's command line.
 //!
-//! Measured in turns: what else the machine does meets both alike. Nothing without an engine.
+//! Both are measured in turns, so that other load affects them equally. Skipped without an engine.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use super::report::BenchmarkReport;
 const ROUNDS: usize = 15;
 const ROUND_TRIPS: usize = 500;
 const POOL_SIZE: usize = 4;
-/// How often the pool is emptied and waited for.
+/// How often the pool is emptied and refilled.
 const POOL_ROUNDS: usize = 3;
 
 pub(crate) async fn measure(report: BenchmarkReport) {
@@ -30,7 +30,7 @@ pub(crate) async fn measure(report: BenchmarkReport) {
         Some(far) => far.await.provider(),
         None => return report.skip("placement", "no container engine"),
     };
-    // What is asked only once: the engine's version, how it runs.
+    // Warms up what is queried only once, such as the engine's version.
     for provider in [&mounting, &uploading] {
         place(&**provider, &backend).await;
     }

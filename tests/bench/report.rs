@@ -1,10 +1,10 @@
-//! Where figures go: each is printed as soon as it is measured, so that a run that breaks off has shown what it had.
+//! The output of figures. Each is printed as soon as it is measured, so that an aborted run shows its results.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::figure::{Figure, header};
 
-/// How often a short run repeats what a full one repeats a hundred times.
+/// Repetitions of a short run, in percent of a full run.
 const SHORT_PERCENT: usize = 2;
 
 /// How much is measured.
@@ -12,7 +12,7 @@ const SHORT_PERCENT: usize = 2;
 pub(crate) enum Effort {
     /// Enough for figures that can be compared.
     Full,
-    /// Just enough to show that each group still runs. No aim is judged.
+    /// Just enough to check that each group runs. Aims are ignored.
     Short,
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct BenchmarkReport {
 }
 
 impl BenchmarkReport {
-    /// An empty report; prints the heads of the columns.
+    /// Creates an empty report and prints the heads of the columns.
     pub(crate) fn new(effort: Effort, format: Format) -> Self {
         let report = Self { effort, format, figures: Arc::default() };
         report.print(&header());
         report
     }
 
-    /// `full` in a full run, and a small part of it in a short one.
+    /// Returns `full` in a full run, and a small part of it in a short one.
     pub(crate) fn repetitions(&self, full: usize) -> usize {
         match self.effort {
             Effort::Full => full,
@@ -49,7 +49,7 @@ impl BenchmarkReport {
         }
     }
 
-    /// Prints and keeps a figure. In a short run its aim counts for nothing: too little was measured.
+    /// Prints and stores a figure. A short run ignores its aim, because too little was measured.
     pub(crate) fn add(&self, mut figure: Figure) {
         if self.effort == Effort::Short && figure.error.is_none() {
             (figure.aim, figure.ok) = (String::new(), true);
@@ -63,12 +63,12 @@ impl BenchmarkReport {
         figures.into_iter().for_each(|figure| self.add(figure));
     }
 
-    /// Prints that a group is left out where the machine lacks something.
+    /// Prints that a group is skipped, because the machine lacks something.
     pub(crate) fn skip(&self, group: &str, reason: &str) {
         self.print(&format!("{group}: skipped: {reason}"));
     }
 
-    /// Prints the list, if that is the format. Whether every aim was met and no group failed.
+    /// Prints the list if the format is JSON. Returns whether every aim was met and no group failed.
     pub(crate) fn finish(self) -> bool {
         let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         if self.format == Format::Json {

@@ -1,4 +1,4 @@
-//! The action server as a process: how soon it answers, how much memory it takes. Also how the others start one.
+//! The action server as a process: start time and memory. The other groups start theirs here too.
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
@@ -14,17 +14,17 @@ use super::report::BenchmarkReport;
 
 const STARTS: usize = 30;
 
-/// The least room for one read of an answer.
+/// Minimum capacity for one read of a response.
 const READ_BYTES: usize = 64 << 10;
 
-/// A server in a folder of its own, ended when it is dropped.
+/// A server with its own folder, terminated on drop.
 pub(crate) struct ServerProcess {
     child: Child,
     folder: tempfile::TempDir,
 }
 
 impl ServerProcess {
-    /// Starts one; it may not answer yet.
+    /// Starts a server, which may not be ready yet.
     pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Another build of the server can be compared without building the rest again.
@@ -45,7 +45,7 @@ impl ServerProcess {
         Self { child, folder }
     }
 
-    /// A connection, as soon as there can be one.
+    /// Connects as soon as the server listens.
     pub(crate) fn connect(&self) -> HttpClient {
         let socket = self.folder.path().join("s/socket");
         loop {
@@ -63,12 +63,12 @@ impl ServerProcess {
         [supervisor, server.split_whitespace().next().unwrap().parse().unwrap()]
     }
 
-    /// The time that the server and its supervisor were run.
+    /// Returns the processor time of the server and its supervisor.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.processes().into_iter().map(super::load::cpu_time).sum()
     }
 
-    /// Dead children of the server, or of its shells, that nobody has buried.
+    /// Returns the number of children of the server and its shells that were not reaped.
     pub(crate) fn zombies(&self) -> usize {
         let [_, server] = self.processes();
         let children = |pid: u32| {
@@ -85,8 +85,8 @@ impl ServerProcess {
         all.filter(is_zombie).count()
     }
 
-    /// Resident memory of the server and what its supervisor has beside that, in MB: their program's pages are the same
-    /// ones. Shells are not the server's.
+    /// Returns the resident memory of the server and the private memory of its supervisor in MB, because they share the
+    /// program's pages. Shells are not included.
     pub(crate) fn rss_mb(&self) -> f64 {
         let [supervisor, server] = self.processes();
         let own = ["Private_Clean:", "Private_Dirty:"];
@@ -94,7 +94,7 @@ impl ServerProcess {
     }
 }
 
-/// What a process has of these kinds of memory.
+/// Returns the sum of these kinds of a process's memory in MB.
 pub(crate) fn memory_mb(process: u32, fields: &[&str]) -> f64 {
     let account = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap();
     let kilobytes = account.lines().filter_map(|line| {
@@ -107,34 +107,34 @@ pub(crate) fn memory_mb(process: u32, fields: &[&str]) -> f64 {
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         let id = rustix::process::Pid::from_child(&self.child);
-        // SIGTERM, so that it ends what it started.
+        // SIGTERM, so that it terminates its processes.
         let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         let _ = self.child.wait();
     }
 }
 
-/// One HTTP/1.1 connection that is kept, on the thread that asks: what is measured is the server, and the bare terminal
-/// is asked in the same way.
+/// A persistent HTTP/1.1 connection on the calling thread, like that of the bare terminal, so that the server is measured and
+/// not the client.
 pub(crate) struct HttpClient {
     stream: UnixStream,
 }
 
 impl HttpClient {
-    /// A connection to whatever listens on a socket.
+    /// Connects to a socket. `None` if no server listens.
     pub(crate) fn connect(socket: &Path) -> Option<Self> {
         UnixStream::connect(socket).ok().map(|stream| Self { stream })
     }
 
-    /// One request; the whole answer, head and all, of a server that succeeds.
+    /// Sends a request and returns the complete response with its head. Panics if it is not a success.
     pub(crate) fn ask(&mut self, method: &str, path: &str, body: &str) -> Vec<u8> {
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: server\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         self.stream.write_all(request.as_bytes()).unwrap();
-        // Read where it stays, as a floor's reader of a pipe does: 10 MB more to copy would be the client's, not the server's.
+        // Read in place, as the floors read a pipe: a copy of 10 MB would count for the server.
         let mut answer = Vec::with_capacity(READ_BYTES);
-        while !is_whole(&answer) {
+        while !is_complete(&answer) {
             answer.reserve(READ_BYTES);
             let length = rustix::io::read(&self.stream, spare_capacity(&mut answer)).unwrap();
             assert!(length > 0, "the server closed: {}", String::from_utf8_lossy(&answer));
@@ -144,8 +144,8 @@ impl HttpClient {
     }
 }
 
-/// Whether an answer has come to its end, by its length or its last chunk.
-fn is_whole(answer: &[u8]) -> bool {
+/// Whether a response is complete, according to its length or its last chunk.
+fn is_complete(answer: &[u8]) -> bool {
     let Some(head_end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { return false };
     let (head, body) = answer.split_at(head_end + 4);
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();

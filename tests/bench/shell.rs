@@ -1,12 +1,12 @@
 //! `echo hi`: through a bare terminal, and through the action server on a unix socket.
 //!
-//! A round of the server is more than a bare one: bash reports on a socket that it is ready, reads the command from it byte by
-//! byte, and evaluates it, all of it where neither a trace nor an error of ours shows. That no program can forge such a report is
-//! worth these microseconds, and there is one way for all commands: twice (bare PTY + bare HTTP) is allowed. After 16 commands the
-//! shell goes to its prompt, and the line is typed again that makes it ready.
+//! A round through the server is longer than a bare one: bash reports on a socket that it is ready, reads the command from it
+//! byte by byte, and evaluates it without visible traces or errors of ours. No program can forge such a report, which is worth
+//! these microseconds, and all commands take this path: twice (bare PTY + bare HTTP) is allowed. After 16 commands the shell
+//! returns to its prompt, and the line that makes it ready is typed again.
 //!
-//! The sum of the two bare round trips depends on where the system puts the two sides of bare HTTP: 16 µs on one core, 40 to 70 on
-//! two. Therefore a bare axum whose handler asks a bare terminal in the same thread is measured too.
+//! The sum of the two bare round trips depends on the cores of the two sides of bare HTTP: 16 µs on one core, 40 to 70 on two.
+//! Therefore a bare axum whose handler uses a bare terminal in the same thread is measured too.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub(crate) async fn measure(report: BenchmarkReport) {
     let client = server.connect();
     let terminals = BareHttp::with_terminals(1);
     let echoes = tokio::task::spawn_blocking(move || echoes(client, terminals.connect(), rounds));
-    let Echoes { mut bare, mut behind_http, mut served } = echoes.await.unwrap();
+    let EchoTimes { mut bare, mut behind_http, mut served } = echoes.await.unwrap();
     let floor = quantile_ms(&mut bare, 0.5);
     let http = quantile_ms(&mut http, 0.5);
     let behind_http = quantile_ms(&mut behind_http, 0.5);
@@ -54,19 +54,19 @@ pub(crate) async fn measure(report: BenchmarkReport) {
     ]);
 }
 
-/// How long echoes took.
+/// Times of the echoes.
 #[derive(Default)]
-struct Echoes {
+struct EchoTimes {
     bare: Vec<Duration>,
     behind_http: Vec<Duration>,
     served: Vec<Duration>,
 }
 
-/// Echoes in a bare terminal, in one behind HTTP and of the server, in turns: a shared machine changes its speed within
-/// seconds.
-fn echoes(mut client: HttpClient, mut http: HttpClient, rounds: usize) -> Echoes {
+/// Measures echoes in a bare terminal, in one behind HTTP and through the server, in turns, because the speed of a shared
+/// machine changes within seconds.
+fn echoes(mut client: HttpClient, mut http: HttpClient, rounds: usize) -> EchoTimes {
     let mut terminal = BareTerminal::start();
-    let Echoes { mut bare, mut behind_http, mut served } = Echoes::default();
+    let EchoTimes { mut bare, mut behind_http, mut served } = EchoTimes::default();
     for turn in 0..TURNS {
         behind_http.extend((0..rounds).map(|_| {
             let started = Instant::now();
@@ -88,10 +88,10 @@ fn echoes(mut client: HttpClient, mut http: HttpClient, rounds: usize) -> Echoes
             started.elapsed()
         }));
     }
-    Echoes { bare, behind_http, served }
+    EchoTimes { bare, behind_http, served }
 }
 
-/// bash on a terminal, its echo off; a command is typed and its output read to the next prompt.
+/// bash on a terminal without echo. A command is typed and its output read up to the next prompt.
 pub(crate) struct BareTerminal {
     master: Box<dyn MasterPty + Send>,
     shell: Box<dyn portable_pty::Child + Send + Sync>,
@@ -112,7 +112,7 @@ impl BareTerminal {
         let reader = pair.master.try_clone_reader().unwrap();
         let writer = pair.master.take_writer().unwrap();
         let mut terminal = Self { master: pair.master, shell, reader, writer };
-        terminal.ask(""); // its first prompt
+        terminal.ask(""); // waits for the first prompt
         terminal.ask("stty -echo -opost\n");
         terminal
     }
@@ -129,13 +129,13 @@ impl BareTerminal {
         received
     }
 
-    /// The same for a runtime, to be called in one.
+    /// Converts to an asynchronous terminal. Must be called in a runtime.
     pub(crate) fn into_async(self) -> AsyncTerminal {
         let master = self.master.as_raw_fd().unwrap();
         let this_process = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
         let master = pidfd_getfd(this_process, master, PidfdGetfdFlags::empty()).unwrap();
         ioctl_fionbio(&master, true).unwrap();
-        let master = Receiver::from_file_unchecked(master.into()).unwrap(); // a pipe or what reads like one
+        let master = Receiver::from_file_unchecked(master.into()).unwrap(); // reads like a pipe
         AsyncTerminal { master, _terminal: self }
     }
 }
@@ -148,7 +148,7 @@ pub(crate) struct AsyncTerminal {
 
 impl AsyncTerminal {
     pub(crate) async fn ask(&mut self, text: &str) -> Vec<u8> {
-        // Short enough to be taken whole.
+        // Short enough to be written completely.
         assert_eq!(rustix::io::write(&self.master, text.as_bytes()), Ok(text.len()));
         let mut received = Vec::with_capacity(4096);
         while !received.ends_with(PROMPT.as_bytes()) {
@@ -165,7 +165,7 @@ impl Drop for BareTerminal {
     }
 }
 
-/// The least that a round trip over HTTP costs.
+/// Measures bare round trips over HTTP.
 async fn bare_http(rounds: usize) -> Vec<Duration> {
     let bare = BareHttp::start();
     let measure = move || {

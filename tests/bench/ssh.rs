@@ -1,4 +1,4 @@
-//! Sandboxes over SSH, against OpenSSH's own client on the same server.
+//! Sandboxes over SSH, compared with OpenSSH's client on the same server.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(crate) async fn measure(report: BenchmarkReport) {
         let started = Instant::now();
         ssh_true(&backend);
         floors.push(started.elapsed());
-        let _ = std::fs::remove_dir_all(backend.sshd.home().join(".glovebox")); // not there the first time
+        let _ = std::fs::remove_dir_all(backend.sshd.home().join(".glovebox")); // does not exist the first time
         first.push(first_result(&backend, &*backend.provider()).await);
         let started = Instant::now();
         ssh_true(&backend);
@@ -51,7 +51,7 @@ pub(crate) async fn measure(report: BenchmarkReport) {
             floor,
             1.3,
         ),
-        Figure::plain("ssh: the same on a connection that stands", quantile_ms(&mut third, 0.5), "ms")
+        Figure::plain("ssh: the same on an open connection", quantile_ms(&mut third, 0.5), "ms")
             .with_floor(floor),
         Figure::within("ssh: HTTP round trip, p50 (floor: a unix socket)", over_ssh, "ms", over_socket, 3.0),
     ]);
@@ -84,7 +84,7 @@ async fn first_result(backend: &SshBackend, provider: &dyn engine::sandbox::Sand
     took
 }
 
-/// Cancelling what was never sent is one request that does nothing: over SSH and over a unix socket, in turns.
+/// Measures requests that do nothing, over SSH and over a unix socket, in turns: cancels of an unknown action.
 async fn round_trips(backend: &SshBackend, count: usize) -> (f64, f64) {
     let local = LocalBackend::new().unwrap();
     let (far, near) = (backend.provider(), local.provider());
@@ -101,8 +101,8 @@ async fn round_trips(backend: &SshBackend, count: usize) -> (f64, f64) {
 }
 
 async fn round_trip(sandbox: &dyn Sandbox) -> Duration {
-    let nobody: ActionId = "action.none".parse().unwrap();
+    let unknown: ActionId = "action.none".parse().unwrap();
     let started = Instant::now();
-    sandbox.cancel(&nobody).await.unwrap();
+    sandbox.cancel(&unknown).await.unwrap();
     started.elapsed()
 }

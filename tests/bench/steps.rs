@@ -1,4 +1,4 @@
-//! What the host itself adds to a step of the agent, and what conversations take of its memory.
+//! The host's own time per step of the agent, and the memory of conversations.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,21 +18,21 @@ use super::load::cpu_time;
 use super::report::BenchmarkReport;
 use super::server::memory_mb;
 
-/// What a command of these conversations says: a log of 10,000 events is 15 MB with it.
+/// A line of a command's output. With it, a log of 10,000 events has 15 MB.
 const LINE: &str = "a line of output, as long as such lines are\n";
 const LINES: usize = 15;
 
 const OPENINGS: usize = 25;
 
-/// Conversations that run at once.
-const CROWD: usize = 500;
+/// Concurrent conversations.
+const CONVERSATIONS: usize = 500;
 
 pub(crate) async fn measure(report: BenchmarkReport) {
     memory_by_length(&report).await;
-    report.add_all(crowd(report.repetitions(CROWD)).await);
+    report.add_all(concurrent_conversations(report.repetitions(CONVERSATIONS)).await);
     let measured = count(&report, 200);
     let short = run(measured, measured, CondenserConfig::Noop {}).await;
-    // Two events a step.
+    // A step has two events.
     let recent = CondenserConfig::Recent { keep_first: 1, max_events: 100 };
     let long = run(count(&report, 5000), measured, recent).await;
     report.add_all([
@@ -51,11 +51,11 @@ fn count(report: &BenchmarkReport, full: u32) -> u32 {
     u32::try_from(report.repetitions(full as usize)).unwrap()
 }
 
-/// A conversation that has ended.
+/// A completed conversation and its measurements.
 struct CompletedConversation {
-    /// What each of its last steps took.
+    /// Mean time of its last steps.
     step_ms: f64,
-    /// What this process's memory grew by.
+    /// Growth of this process's memory.
     growth_mb: f64,
     folder: tempfile::TempDir,
 }
@@ -87,11 +87,11 @@ async fn run(steps: u32, measured: u32, condenser: CondenserConfig) -> Completed
     ran
 }
 
-/// What a conversation's length costs where the model is sent the latest hundred events: each is ten times as long as the one
-/// before, whose memory it has again. The scripts of model and sandbox, which grow with it, count too: 1 KB a step.
+/// Measures the memory by a conversation's length if the model receives the latest hundred events. Each conversation is ten
+/// times as long as the previous one and reuses its memory. The scripts of model and sandbox count too: 1 KB per step.
 async fn memory_by_length(report: &BenchmarkReport) {
     let condenser = || CondenserConfig::Amortized { max_size: 100, keep_first: 1 };
-    run(count(report, 500), count(report, 500), condenser()).await; // the store's caches, and the threads
+    run(count(report, 500), count(report, 500), condenser()).await; // warms up the store's caches and the threads
     let names = [
         (50, "growth of memory by a conversation of 100 events"),
         (500, "growth beyond that by one of 1,000 events"),
@@ -103,29 +103,30 @@ async fn memory_by_length(report: &BenchmarkReport) {
     }
 }
 
-/// Conversations that have taken 20 steps, each with a command that runs on.
-async fn crowd(size: usize) -> Vec<Figure> {
+/// Measures conversations after 20 steps, each with a running command.
+async fn concurrent_conversations(size: usize) -> Vec<Figure> {
     let folder = tempfile::tempdir().unwrap();
     let store =
         Arc::new(SqliteStore::open(folder.path().join("log.db"), Durability::default()).await.unwrap());
     let provider = conversation::provider(&LINE.repeat(LINES));
     let before = rss_mb();
     let started = Instant::now();
-    let mut crowd = Vec::new();
+    let mut conversations = Vec::new();
     for number in 0..size {
         let responses = (0..20).map(|_| bash("true")).chain([bash(WAITING_COMMAND), finish()]).collect();
         let (store, provider) = (store.clone(), provider.clone());
-        let id = format!("crowd-{number}");
-        crowd.push(conversation::start(&id, store, provider, responses, CondenserConfig::Noop {}).await);
+        let id = format!("concurrent-{number}");
+        conversations
+            .push(conversation::start(&id, store, provider, responses, CondenserConfig::Noop {}).await);
     }
-    for conversation in &crowd {
+    for conversation in &conversations {
         conversation.wait_for(|state| state.iterations == 21 && state.has_pending_actions()).await;
     }
     let took = started.elapsed();
     #[expect(clippy::cast_precision_loss)]
     let step_count = (size * 21) as f64;
     let growth = rss_mb() - before;
-    for conversation in crowd {
+    for conversation in conversations {
         conversation.close(SandboxDisposition::Remove).await.unwrap();
     }
     vec![
@@ -134,10 +135,10 @@ async fn crowd(size: usize) -> Vec<Figure> {
     ]
 }
 
-/// The log of 10,000 events opened and folded. The fastest of many counts: what else the machine does only adds to it.
+/// Measures the time to open and fold a log of 10,000 events. The fastest of many counts, because other load only adds to it.
 ///
-/// Counted in instructions, four fifths of it are for reading events: half of that for making them of text, a third for
-/// writing them again, which tells that nothing of them is lost. A tenth is for the fold, on one processor only.
+/// Counted in instructions, four fifths are for reading events: half of that for parsing, a third for writing them again,
+/// which checks that nothing is lost. A tenth is for the fold, on one processor only.
 async fn open(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figure> {
     let store = ran.store().await;
     let (mut fastest, mut least_cpu) = (Duration::MAX, Duration::MAX);
@@ -173,7 +174,7 @@ async fn open(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figu
     ]
 }
 
-/// This process's resident memory.
+/// Returns this process's resident memory.
 fn rss_mb() -> f64 {
     memory_mb(std::process::id(), &["Rss:"])
 }

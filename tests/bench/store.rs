@@ -1,5 +1,5 @@
-//! Events appended per second, each committed before its conversation's next: what is counted survives a `kill -9`, or a power
-//! cut where that is said. And how soon somebody who follows a log has them.
+//! Events appended per second, each committed before the next one of its conversation, so that it survives a `kill -9` or, on
+//! the disk, a power cut. Also the delay until a subscriber of the log receives them.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -16,9 +16,9 @@ use super::report::BenchmarkReport;
 
 const EVENTS: u64 = 3000;
 
-/// As many conversations as a busy host runs.
+/// Conversations of a busy host.
 const MANY: u64 = 64;
-/// What is counted of them: more, because a group of theirs is quickly written.
+/// Events of all of them: more, because the store writes them in groups.
 const MANY_EVENTS: u64 = 64 * 500;
 
 const FOLLOWED: u64 = 2000;
@@ -57,7 +57,7 @@ fn count(report: &BenchmarkReport, full: u64) -> u64 {
     report.repetitions(usize::try_from(full).unwrap()) as u64
 }
 
-/// Events appended per second by so many conversations at once.
+/// Returns the events appended per second by this number of concurrent conversations.
 async fn rate(store: &Arc<SqliteStore>, name: &str, conversations: u64, events: u64) -> f64 {
     let started = Instant::now();
     let appending: Vec<_> = (0..conversations)
@@ -78,8 +78,8 @@ async fn append(store: Arc<SqliteStore>, conversation: ConversationId, events: u
     }
 }
 
-/// How long it takes until somebody who follows a log has what is appended to it: from its being asked for, and from its being
-/// durable, before which nobody may see it.
+/// Measures the delay until a subscriber receives an event: since the append was requested, and since the event was durable,
+/// before which it is not published.
 async fn follow(store: Arc<SqliteStore>, count: u64) -> Vec<Figure> {
     let (log, _) = EventLog::open(store, "followed".parse().unwrap()).await.unwrap();
     let mut cursor = log.cursor(EventId::FIRST);
@@ -98,7 +98,7 @@ async fn follow(store: Arc<SqliteStore>, count: u64) -> Vec<Figure> {
         let (received, at) = receiver.recv().await.unwrap();
         assert_eq!(received, EventId(id));
         since_asked.push(at - asked);
-        // The follower may run before the one who appended.
+        // The subscriber may run before the appending task continues.
         since_durable.push(at.saturating_duration_since(durable));
     }
     drop(log);
@@ -114,7 +114,7 @@ async fn follow(store: Arc<SqliteStore>, count: u64) -> Vec<Figure> {
     ]
 }
 
-/// Events written to a file per second, by who does nothing else.
+/// Returns the events per second that a bare loop writes to a file.
 fn bare(path: &std::path::Path, events: u64, after_each: impl Fn(&File)) -> f64 {
     let mut file = File::create(path).unwrap();
     let started = Instant::now();

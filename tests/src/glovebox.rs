@@ -88,7 +88,7 @@ impl Home {
         bash.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
         bash.envs(engine.map(|engine| ("DOCKER_HOST", format!("unix://{}", engine.display()))));
         let output = bash.output().unwrap();
-        assert!(output.stderr.is_empty(), "somebody types: {output:?}");
+        assert!(output.stderr.is_empty(), "output at the prompt: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 

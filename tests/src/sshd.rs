@@ -53,7 +53,7 @@ impl Sshd {
         let reason = match (missing, is_root) {
             (None, true) => return Some(Self::start_as_root(options)),
             (Some(program), _) => format!("no {program}"),
-            (None, false) => "not root: its account would be another's".into(),
+            (None, false) => "not root, who can add an account".into(),
         };
         assert!(
             std::env::var_os("CI").is_none_or(|ci| ci != "true"),
@@ -174,7 +174,7 @@ impl Sshd {
                 std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
             ending.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
             let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL); // ended already
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL); // may have exited already
         }
         child.wait().unwrap();
     }

@@ -8,7 +8,7 @@ id=${line#*\"id\":}; id=${id%%[,\}]*}
 case $line in
 *'"method":"initialize"'*) answer '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
 *'"method":"tools/list"'*) answer '{"tools":[{"name":"where","inputSchema":{"type":"object"}}]}' ;;
-*'"end":true'*) echo 'told to end' >&2; exit 3 ;;
+*'"end":true'*) echo 'end requested' >&2; exit 3 ;;
 *'"method":"tools/call"'*) answer "{\"content\":[{\"type\":\"text\",\"text\":\"$PWD $TOKEN $$\"}]}" ;;
 esac
 done

@@ -1,4 +1,4 @@
-//! What agents are told, what they may do and when they are stopped, on the command line with a scripted model.
+//! Recall, tools, confirmation, loop detection and notices of agents, on the command line with a scripted model.
 
 use serde_json::{Value, json};
 use tests::glovebox::{Home, bash, finish, tool_call};
@@ -33,7 +33,7 @@ fn instructions_are_recalled_first_and_knowledge_only_once() {
     assert_eq!((&asked["source"], &asked["args"]["query"]), (&json!("user"), &json!("Look at GitHub")));
     assert_eq!((&found["cause"], &found["source"]), (&asked["id"], &json!("environment")));
     assert_eq!(found["extras"]["repo_instructions"], "Build with make.");
-    // One is built in.
+    // One is built-in.
     let knowledge = found["extras"]["microagent_knowledge"].as_array().unwrap();
     assert_eq!(
         (&knowledge[0]["name"], &knowledge[1]["content"]),
@@ -42,10 +42,10 @@ fn instructions_are_recalled_first_and_knowledge_only_once() {
     let finished = select_events(&events, "action", "finish")[0];
     assert!(found["id"].as_u64() < finished["id"].as_u64());
     let again = home.run(&["resume", &latest(&home), "-t", "github again", "--json"]).expect(0).events();
-    assert_eq!(select_events(&again, "action", "recall").len(), 0, "it was told already");
+    assert_eq!(select_events(&again, "action", "recall").len(), 0, "recalled twice");
     let other = home.run(&["resume", &latest(&home), "-t", "run pytest", "--json"]).expect(0).events();
     let [found] = select_events(&other, "observation", "recall")[..] else { panic!("{other:#?}") };
-    assert_eq!(found["extras"]["microagent_knowledge"][0]["content"], "Use -x.", "in a sandbox of its own");
+    assert_eq!(found["extras"]["microagent_knowledge"][0]["content"], "Use -x.", "knowledge of the sandbox");
     home.assert_nothing_runs();
 }
 
@@ -55,7 +55,7 @@ fn mcp_tool_is_called_in_the_sandbox() {
     let arguments = serde_json::to_string(&["-c", SCRIPT]).unwrap();
     home.write(
         ".glovebox/config.toml",
-        // Where the machine has a browser, that would be offered too.
+        // A browser on the machine would be offered too.
         format!("[core]\nenable_browser = false\n[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n"),
     );
     let events = run(&home, "where are you?", &json!([tool_call("where", &json!({})), finish()]), 0);
@@ -80,7 +80,7 @@ fn looping_agent_is_stopped_and_resumes_before_the_loop() {
     assert!(detected["content"].as_str().unwrap().contains("same action with the same outcome four times"));
     let resumed = home.run(&["resume", &latest(&home), "--json"]).expect(0).events();
     assert_eq!(select_events(&resumed, "action", "loop_recovery")[0]["args"]["option"], 1);
-    assert_eq!(select_events(&resumed, "action", "condensation").len(), 1, "the loop is forgotten");
+    assert_eq!(select_events(&resumed, "action", "condensation").len(), 1, "the loop is condensed");
     run(&home, "work", &json!(responses), 1);
     let again = home.run(&["resume", &latest(&home), "--from-loop", "message", "--json"]).expect(0).events();
     assert_eq!(select_events(&again, "action", "loop_recovery")[0]["args"]["option"], 2);
@@ -155,7 +155,7 @@ fn agent_is_notified_once_when_its_sandbox_is_replaced() {
     assert_eq!(notice["extras"]["error_id"], "SANDBOX$REPLACED");
     let [ran] = select_events(&resumed, "observation", "run")[..] else { panic!("{resumed:#?}") };
     assert_eq!(ran["content"].as_str().unwrap().trim_end(), "none");
-    assert!(notice["id"].as_u64() < ran["cause"].as_u64(), "before it acts");
+    assert!(notice["id"].as_u64() < ran["cause"].as_u64(), "the notice follows the action");
     home.assert_nothing_runs();
 }
 

@@ -1,4 +1,4 @@
-//! Agents by name, by section and by file, as users choose them; and what an agent finds in a workspace.
+//! Agents selected by name, by configuration section and by file; knowledge of a workspace.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn run(home: &Home, more: &[&str]) -> CompletedRun {
     home.run(&[&["run", "--json", "-t", "work", "--runtime", "local"], more].concat())
 }
 
-/// The name, the prompt and the tools that the log begins with.
+/// Returns the agent's name, prompt and tools from the first system message.
 fn system(events: &[Value]) -> (String, String, Vec<String>) {
     let args = &events.iter().find(|event| event["action"] == "system").unwrap()["args"];
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -120,7 +120,7 @@ fn agent_fails_before_any_model_call_when_its_tool_is_missing() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     home.write("cells.md", "---\ntools: [execute_ipython_cell, finish]\n---\nCalculate.");
-    // A python3 that has nothing.
+    // A python3 without IPython.
     std::fs::create_dir(home.path().join("bin")).unwrap();
     let python = home.write("bin/python3", "#!/bin/sh\nexit 1\n");
     std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -141,11 +141,11 @@ fn agent_fails_before_any_model_call_when_its_tool_is_missing() {
 fn cells_run_when_the_sandbox_has_ipython() {
     let Some(packages) = packages("ipython", include_str!("../ipython.txt"), &[]) else { return };
     let home = Home::new();
-    // In the workspace a sandbox sees them, wherever this repository lies.
+    // The sandbox sees the workspace, but not necessarily this repository.
     let copied = home.workspace().join("packages");
     let copying = std::process::Command::new("cp").arg("-r").args([&packages, &copied]).status().unwrap();
     assert!(copying.success());
-    // The machine may have a Chromium, which would be offered too.
+    // A Chromium on the machine would be offered too.
     let python = format!(
         "[sandbox]\nruntime_startup_env_vars = {{ PYTHONPATH = {copied:?} }}\n[agent]\nenable_browsing = false\n"
     );
@@ -157,7 +157,10 @@ fn cells_run_when_the_sandbox_has_ipython() {
     let arguments = ["-l", &model, "-d", workspace.to_str().unwrap()];
     let events = run(&home, &arguments).expect(0).events();
     assert_eq!(errors(&events), [""; 0]);
-    assert!(!system(&events).2.contains(&"execute_ipython_cell".to_owned()), "not before there is a sandbox");
+    assert!(
+        !system(&events).2.contains(&"execute_ipython_cell".to_owned()),
+        "offered before the sandbox exists"
+    );
     let is_offer = |event: &&Value| event["source"] == "environment" && event["action"] == "system";
     let offers: Vec<_> = events.iter().filter(is_offer).map(|event| &event["args"]["tools"]).collect();
     assert_eq!(offers.len(), 1, "{offers:?}");

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: the whole way of a task, and every way to get it wrong.
+//! The command line: complete runs of tasks, and wrong usage.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -65,17 +65,17 @@ fn task_is_completed_and_its_log_stored() {
     assert_eq!(ran[1]["content"].as_str().unwrap().trim_end(), "/\n1");
     assert_eq!(ran[1]["extras"]["metadata"]["exit_code"], 3);
     let spent: Vec<_> = events.iter().filter(|event| event.get("llm_metrics").is_some()).collect();
-    assert_eq!(spent.len(), 5, "each call of the model is counted once");
+    assert_eq!(spent.len(), 5, "one record of usage per model call");
 
     let saved: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(trajectory).unwrap()).unwrap();
-    assert!(saved.iter().all(|event| event.get("record").is_none()), "a trajectory is V0's");
+    assert!(saved.iter().all(|event| event.get("record").is_none()), "a trajectory has only V0's events");
     let list = home.run(&["conversations", "ls", "--json"]).expect(0);
     let list: Value = serde_json::from_str(&list.stdout).unwrap();
     assert_eq!(list[0]["agent_state"], "finished");
     assert_eq!(list[0]["title"], "work");
     let id = list[0]["conversation_id"].as_str().unwrap();
     let shown = home.run(&["conversations", "show", id, "--json"]).expect(0).events();
-    assert_eq!(as_stored(&shown)[..events.len()], as_stored(&events), "what was shown is what is kept");
+    assert_eq!(as_stored(&shown)[..events.len()], as_stored(&events), "the stored log equals the output");
     let transcript = home.run(&["conversations", "show", id]).expect(0).stdout;
     assert!(transcript.contains("$ pwd; echo $X; exit 3"), "{transcript}");
     home.assert_nothing_runs();
@@ -123,7 +123,7 @@ async fn agent_stops_after_the_call_that_exceeds_the_budget() {
     let server = ModelServer::start(calls).await;
     let arguments = ["run", "--json", "-t", "work", "-l", "test", "-b", "0.5"];
     let mut command = home.glovebox(&[arguments.as_slice(), LOCAL.as_slice()].concat());
-    // What a call costs is not known beforehand, so the second one passes the sum.
+    // The cost of a call is known only afterwards, so the second call exceeds the budget.
     command
         .env("LLM_BASE_URL", &server.base_url)
         .env("LLM_INPUT_COST_PER_TOKEN", "0.03")
@@ -176,8 +176,8 @@ fn nothing_is_left_when_sandbox_creation_is_interrupted() {
             };
             let started = home.start(&mut home.glovebox(&arguments));
             let folder = home.path().join(".glovebox/bin");
-            // The server is unpacked just before the container is made.
-            wait_until("the start begins", || folder.exists());
+            // The server is unpacked just before the container is created.
+            wait_until("the sandbox starts", || folder.exists());
             started.signal(Signal::HUP);
             started.end().expect(130);
             home.assert_nothing_runs();
@@ -229,7 +229,7 @@ fn exec_forwards_standard_input() {
     writing.join().unwrap();
     assert!(output.stdout == input, "{}", output.stdout.len());
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b"err\n"[..]));
-    // A program that does not read it ends, and so does one that is given nothing, while ours stays open.
+    // A program that ignores its stdin exits, and so does one without stdin, while ours stays open.
     for (more, expected) in
         [(["--", "echo done"].as_slice(), "done\n"), (&["-n", "--", "cat; echo end"], "end\n")]
     {
@@ -251,7 +251,7 @@ fn exec_runs_in_the_given_image() {
     }
 }
 
-/// One clear line, the right exit code, no backtrace.
+/// Checks the exit code, part of the error, and that there is no backtrace.
 #[track_caller]
 fn refused(ended: &CompletedRun, code: i32, part: &str) {
     assert_eq!(ended.code, code, "{ended:?}");
@@ -311,7 +311,7 @@ fn error_names_the_cause_when_engine_or_image_is_missing() {
     let ended = home.start(no_engine.env("DOCKER_HOST", socket)).end();
     refused(&ended, 1, "is Docker running?");
     if DockerBackend::busybox().is_some() {
-        // A registry that nobody runs, on loopback.
+        // No registry listens on this loopback port.
         let ended = home.run(&[&docker, ["127.0.0.1:1/no/image:1"].as_slice()].concat());
         refused(&ended, 1, "127.0.0.1:1/no/image:1 does not exist");
     }

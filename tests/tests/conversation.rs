@@ -1,4 +1,4 @@
-//! A conversation's task with real parts but for the sandbox, which plays a script.
+//! A conversation's task with real parts, except for a scripted sandbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ struct ConversationFixture {
 }
 
 impl ConversationFixture {
-    /// Commands answer with their text; `hang` answers when it is cancelled.
+    /// Commands return their own text; `hang` returns when it is cancelled.
     fn new(responses: &Value) -> Self {
         let provider = ScriptedProvider::new(|request| {
             let SandboxAction::Run(run) = &request.action else { panic!("only commands are scripted") };
@@ -65,7 +65,7 @@ impl ConversationFixture {
         Self { store, provider, parts }
     }
 
-    /// The same with another model.
+    /// Returns the parts with another model.
     fn parts_with(&self, llm: Arc<dyn Llm>) -> EngineParts {
         EngineParts { own: TeamMember { llm, ..self.parts.own.clone() }, ..self.parts.clone() }
     }
@@ -92,7 +92,7 @@ impl ConversationFixture {
         self.store.log(&id())
     }
 
-    /// Every action that a sandbox performs, and the texts of its endings.
+    /// Returns every action that the sandbox performed, and the texts of its observations.
     fn action_results(&self) -> Vec<(String, Vec<String>)> {
         let log = self.log();
         let ending_of = |action: &Event| {
@@ -174,7 +174,7 @@ async fn message_sent_during_the_last_step_is_handled() {
     send_message(&conversation, "and that");
     let again =
         conversation.wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
-    tokio::time::timeout(Duration::from_secs(10), again).await.expect("the second message is heard");
+    tokio::time::timeout(Duration::from_secs(10), again).await.expect("the second message is handled");
     assert_eq!(fixture.action_results(), [result("hang", "hang"), result("more", "more")]);
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
@@ -204,7 +204,7 @@ async fn conversation_resumes_without_rerun_when_process_died() {
     let conversation = fixture.start().await;
     let second = conversation.wait_for(|state| state.iterations == 2 && state.has_pending_actions());
     second.await;
-    // As a killed process leaves it: nothing is told, nothing removed.
+    // Aborted as by a killed process: no notification, no removal.
     drop(conversation);
     let parts = fixture.parts_with(scripted(&responses, 2));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
@@ -238,7 +238,7 @@ async fn tool_calls_of_one_response_run_in_order_when_process_dies() {
     conversation.resume(ResumeOptions::default()).unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
     assert_eq!(fixture.action_results(), [result("hang", "hang"), result("second", "second")]);
-    assert_eq!(conversation.state().iterations, 2, "the model was asked twice");
+    assert_eq!(conversation.state().iterations, 2, "two model calls");
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
@@ -285,20 +285,20 @@ async fn paused_agent_completes_its_command_and_takes_no_step() {
     wait_for_action(&conversation).await;
     conversation.pause().unwrap();
     let paused = conversation.wait_for(|state| state.agent_state == AgentState::Paused).await;
-    assert!(paused.has_pending_actions(), "it runs on");
+    assert!(paused.has_pending_actions(), "the command continues");
     drop(conversation);
     let parts = fixture.parts_with(scripted(&json!([bash("hang"), bash("more"), finish()]), 1));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     wait_for_state(&conversation, AgentState::Stopped).await;
-    assert_eq!(conversation.state().iterations, 1, "no step was taken");
+    assert_eq!(conversation.state().iterations, 1, "the paused agent took a step");
     conversation.resume(ResumeOptions::default()).unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
     assert_eq!(fixture.action_results(), [result("hang", "hang"), result("more", "more")]);
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 
-/// A conversation whose histories are kept short by what is configured; its model writes the summaries, too.
+/// Starts a conversation with this condenser. The same model writes the summaries.
 async fn start_with_condenser(condenser: &Value, responses: &Value) -> (ConversationFixture, Conversation) {
     let mut fixture = ConversationFixture::new(responses);
     let config: CondenserConfig = serde_json::from_value(condenser.clone()).unwrap();
@@ -308,7 +308,7 @@ async fn start_with_condenser(condenser: &Value, responses: &Value) -> (Conversa
     (fixture, conversation)
 }
 
-/// What the log says of its condensations: the summary, and the tokens that all calls until then took.
+/// Returns the summary of each condensation, and the tokens that all calls had used by then.
 fn condensations(log: &[Event]) -> Vec<(Option<String>, Option<u64>)> {
     log.iter()
         .filter_map(|event| match &event.body {
@@ -330,7 +330,7 @@ fn with_tokens(mut response: Value, tokens: u64) -> Value {
 #[tokio::test]
 async fn summary_is_logged_and_charged_when_history_is_too_long() {
     let mut responses: Vec<Value> = (0..5).map(|_| with_tokens(bash("true"), 100)).collect();
-    // After five steps there are a prompt, a task and ten events.
+    // After five steps the history has a prompt, a task and ten events.
     responses.push(with_tokens(json!({"text": "what was done"}), 1000));
     responses.push(with_tokens(finish(), 100));
     let llm = json!({"type": "llm", "max_size": 11});
@@ -338,7 +338,7 @@ async fn summary_is_logged_and_charged_when_history_is_too_long() {
     let state = wait_for_state(&conversation, AgentState::Finished).await;
     assert_eq!(condensations(&fixture.log()), [(Some("what was done".to_owned()), Some(1500))]);
     assert_eq!(state.metrics.accumulated_token_usage.prompt_tokens, 1600);
-    assert_eq!(state.iterations, 6, "a condensation is no step of the agent's");
+    assert_eq!(state.iterations, 6, "a condensation is not a step of the agent");
     assert_eq!(State::fold(&fixture.log()), state.without_schedule());
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
@@ -359,7 +359,7 @@ async fn history_is_condensed_until_it_fits_when_window_overflows() {
     let never: Vec<Value> = steps().chain(std::iter::repeat_n(overflow, 50)).collect();
     let (fixture, conversation) = start_with_condenser(&window, &json!(never)).await;
     let state = wait_for_state(&conversation, AgentState::Error).await;
-    // Of sixteen events eight stay, then four, then two.
+    // Eight of sixteen events are kept, then four, then two.
     assert_eq!((condensations(&fixture.log()).len(), state.iterations), (3, 8));
     let error = fixture.log().iter().rev().find_map(|event| match &observation(event)?.kind {
         ObservationKind::AgentStateChanged(changed) => Some(changed.reason.clone()),

@@ -1,4 +1,4 @@
-//! `glovebox conversations` and what is left of a run: ids by their beginnings, trajectories, and no empty files.
+//! `glovebox conversations`: id prefixes, trajectories, lists and removal.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ fn empty_workspace_is_removed_and_created_again_on_resume() {
     home.run(&["resume", id, "-t", "write", "-l", &model]).expect(0);
     assert_eq!((names(&locks), names(&workspaces)), (vec![], vec![workspaces.join(id)]));
     assert_eq!(std::fs::read_to_string(workspaces.join(id).join("file")).unwrap(), "1\n");
-    // A fork has its own copy; one of a folder that was chosen leaves none.
+    // A fork has its own copy; a fork of a conversation in a given folder has none.
     let fork = home.run(&["conversations", "fork", id]).expect(0).stdout;
     assert!(workspaces.join(fork.trim()).join("file").exists());
     run(&home, &json!([finish()]), &["-d", home.workspace().to_str().unwrap()]);
@@ -125,7 +125,7 @@ fn empty_workspace_is_removed_and_created_again_on_resume() {
     home.assert_nothing_runs();
 }
 
-/// The conversations that `ls` lists with these arguments.
+/// Returns the conversations that `ls` lists with these arguments.
 fn list(home: &Home, more: &[&str]) -> Vec<Value> {
     let listed = home.run(&[&["conversations", "ls", "--json"], more].concat()).expect(0);
     serde_json::from_str(&listed.stdout).unwrap()
@@ -221,7 +221,11 @@ fn removed_conversation_leaves_neither_log_nor_sandbox() {
     assert_eq!(removed.stdout, format!("{finished}\n"));
     assert!(removed.stderr.contains("there is no conversation missing"), "{}", removed.stderr);
     assert!(removed.stderr.contains("is being run by another process"), "{}", removed.stderr);
-    assert_eq!(remove(&["--older-than", "0s", "--yes"]).expect(0).stdout, "", "it runs");
+    assert_eq!(
+        remove(&["--older-than", "0s", "--yes"]).expect(0).stdout,
+        "",
+        "a running conversation was removed"
+    );
     running.kill();
     assert_eq!(remove(&["--older-than", "1d"]).expect(0).stdout, "");
     assert!(remove(&["--older-than", "0s"]).expect(2).stderr.contains("--yes"));
@@ -266,7 +270,7 @@ fn terminal_controls_do_not_reach_standard_output() {
     }
     let saved: Value = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&exported).unwrap(), saved);
-    assert!(saved.to_string().contains('\u{9b}'), "nothing was to be escaped");
+    assert!(saved.to_string().contains('\u{9b}'), "the trajectory is not escaped");
 }
 
 #[test]
@@ -289,7 +293,7 @@ fn damaged_conversation_is_named_and_hides_no_other() {
     home.run(&["conversations", "show", "--last"]).expect(0);
 }
 
-/// Runs the program without the right to pass over the modes of files, which root has.
+/// Runs the program without root's capability to override file modes.
 fn run_without_capabilities(home: &Home, arguments: &[&str]) -> CompletedRun {
     let plain = home.glovebox(arguments);
     if !rustix::process::geteuid().is_root() {
@@ -337,7 +341,7 @@ fn conversations_are_read_when_their_file_is_read_only() {
     };
     check(0o400, 0o700);
     check(0o400, 0o500);
-    // While another process has it open, which appends.
+    // While another process has the file open and appends to it.
     let model = home.script(&json!([bash("sleep 1000")]));
     let arguments = ["run", "--json", "--runtime", "local", "-t", "work", "-l", &model];
     let mut running = home.start(&mut home.glovebox(&arguments));

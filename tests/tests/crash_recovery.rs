@@ -1,4 +1,4 @@
-//! Programs killed at the worst moment: nothing is lost, and nothing runs twice.
+//! Killed programs: no event is lost and no action runs twice.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tests::glovebox::{Home, bash, finish, wait_until};
 use tests::model_server::{ModelReply, ModelServer};
 use tests::sandbox_contract::docker::DockerBackend;
 
-/// Counts its runs, then talks for three seconds.
+/// Counts its runs, then prints for three seconds.
 const LONG: &str = "echo run >> counter; i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; sleep 0.1; done; echo the end";
 
 fn is_run(event: &Value) -> bool {
@@ -18,7 +18,7 @@ fn observations(events: &[Value], kind: &str) -> Vec<Value> {
     events.iter().filter(|event| event["observation"] == kind).cloned().collect()
 }
 
-/// The whole log, as the store has it.
+/// Returns the stored log.
 fn log(home: &Home, id: &str) -> Vec<Value> {
     home.run(&["conversations", "show", id, "--json"]).expect(0).events()
 }
@@ -37,7 +37,7 @@ fn resume_attaches_to_a_running_command(runtime: &[&str]) {
     run.kill();
 
     let resumed = home.run(&["resume", &id, "--json"]).expect(0);
-    assert!(resumed.events().iter().any(|event| event["action"] == "finish"), "the task goes on to its end");
+    assert!(resumed.events().iter().any(|event| event["action"] == "finish"), "the task is completed");
 
     assert_eq!(std::fs::read_to_string(&counter).unwrap(), "run\n", "the command ran once");
     let ran = observations(&log(&home, &id), "run");
@@ -111,13 +111,13 @@ fn agent_is_notified_when_action_server_is_killed(runtime: &[&str]) {
     let events = home.run(&arguments).expect(0).events();
     let action = events.iter().find(|event| is_run(event)).unwrap();
     let ended: Vec<_> = events.iter().filter(|event| event["cause"] == action["id"]).collect();
-    assert_eq!(ended.len(), 1, "exactly one ending");
+    assert_eq!(ended.len(), 1, "exactly one terminal event");
     assert_eq!(ended[0]["extras"]["error_id"], "ACTION$INTERRUPTED");
     assert_eq!(ended[0]["tool_call_metadata"]["tool_call_id"], action["tool_call_metadata"]["tool_call_id"]);
     let took = seconds(ended[0]) - seconds(action);
     assert!(took < 5.0, "ended after {took} s");
     let after = observations(&events, "run");
-    assert_eq!(after.len(), 1, "the agent went on, in another sandbox");
+    assert_eq!(after.len(), 1, "the agent continued in another sandbox");
     assert_eq!(after[0]["content"].as_str().unwrap().trim_end(), "alive");
     let leases = events.iter().filter(|event| event["record"] == "sandbox_leased").count();
     assert_eq!(leases, 2);
@@ -165,7 +165,7 @@ fn second_process_cannot_run_the_same_conversation() {
     home.assert_nothing_runs();
 }
 
-/// The seconds of an event's time of day.
+/// Returns the time of day of an event in seconds.
 fn seconds(event: &Value) -> f64 {
     let time = &event["timestamp"].as_str().unwrap()[11..];
     let mut parts = time.split(':').map(|part| part.parse::<f64>().unwrap());

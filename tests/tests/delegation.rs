@@ -1,9 +1,9 @@
-//! Tasks that an agent hands on to others, from the configuration to the log.
+//! Delegated tasks, from the configuration to the log.
 
 use serde_json::{Value, json};
 use tests::glovebox::{CompletedRun, Home, bash, finish, tool_call};
 
-/// Two agents with scripts of their own, and whoever may hand tasks on to them.
+/// Runs a main agent that may delegate to the agents `left` and `right`. Each has its own script.
 fn run(home: &Home, responses: &Value, left: &Value, right: &Value, more: &[&str]) -> CompletedRun {
     let own = home.script(responses);
     let mut config = format!("[agent]\ndelegates = [\"left\", \"right\"]\n[llm]\nmodel = \"{own}\"\n");
@@ -25,7 +25,7 @@ fn delegate(agents: &[&str]) -> Value {
     json!({"text": "Both at once.", "tool_calls": agents.iter().map(call).collect::<Vec<_>>()})
 }
 
-/// Waits for a file that the other one makes.
+/// Returns a command that waits for the file of the other agent.
 fn meet(own: &str, other: &str) -> Value {
     bash(&format!(
         "cd /tmp; NAME={own}; cd - >/dev/null; touch {own}; until [ -e {other} ]; do sleep 0.05; done; pwd"
@@ -64,7 +64,7 @@ fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
     );
     let names: Vec<&Value> =
         of(&events, &left["id"]).map(|event| &event["args"]["agent_class"]).take(1).collect();
-    assert_eq!(names, [&json!("left")], "its own prompt comes first");
+    assert_eq!(names, [&json!("left")], "the delegate's first event is its own prompt");
     let contents: Vec<&str> = of(&events, &left["id"])
         .filter(|event| event["observation"] == "run")
         .map(|event| event["content"].as_str().unwrap())
@@ -73,8 +73,8 @@ fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
     let outcome = |of: &Value| {
         let is_it = |event: &&Value| event["observation"] == "delegate" && event["cause"] == of["id"];
         let found: Vec<_> = events.iter().filter(is_it).collect();
-        assert_eq!(found.len(), 1, "one outcome");
-        assert_eq!(found[0].get("delegation"), None, "it is the other's");
+        assert_eq!(found.len(), 1, "exactly one result");
+        assert_eq!(found[0].get("delegation"), None, "the result belongs to the delegating agent");
         (found[0]["content"].clone(), found[0]["extras"]["outputs"].clone())
     };
     assert_eq!(
@@ -89,10 +89,13 @@ fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
         .iter()
         .filter(|event| event["observation"] == "run" && event.get("delegation").is_none())
         .collect();
-    assert!(own[0]["content"].as_str().unwrap().starts_with("none"), "its shell is its own: {own:?}");
-    assert_eq!(std::fs::read_dir(recorded).unwrap().count(), 8, "all calls of all models");
+    assert!(
+        own[0]["content"].as_str().unwrap().starts_with("none"),
+        "the main agent has its own shell: {own:?}"
+    );
+    assert_eq!(std::fs::read_dir(recorded).unwrap().count(), 8, "one file per model call");
 
-    // Done again, the tasks are handed on again, and worked on anew.
+    // A replay delegates the tasks again.
     let again =
         home.run(&["replay", saved.to_str().unwrap(), "--json", "--runtime", "local"]).expect(0).events();
     let outcomes = |events: &[Value]| {

@@ -1,5 +1,5 @@
-//! Images and servers that cannot work on this engine: a typed error in one line that says what to do, in time, with what
-//! was logged, and nothing left.
+//! Images and servers that cannot run on this engine: a typed error with advice and the log's tail, in time, and nothing
+//! left.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use tempfile::TempDir;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend as _, command, error, id, remove, spec};
 
-/// The processor that this engine does not have, as ELF writes it.
+/// ELF machine number of a processor that this engine does not have.
 const AARCH64: [u8; 2] = [183, 0];
 const MACHINE_OFFSET: usize = 18;
 
-/// How long after its timeout a start's error may come: half a second for the logs, and a removal, which on an engine that
-/// other tests keep busy takes seconds.
+/// Maximum time from a start's timeout to its error: half a second for the logs, and a removal, which takes seconds on an
+/// engine that other tests keep busy.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An image of these files, gone with this.
+/// An image with the files of a folder, removed on drop.
 struct ImportedImage {
     name: String,
 }
@@ -54,10 +54,10 @@ impl Drop for ImportedImage {
     }
 }
 
-/// A program for another kind of processor.
+/// Writes a program for another processor.
 fn foreign_program(folder: &Path) -> PathBuf {
     let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    bytes.truncate(1 << 20); // the kernel looks at the beginning only
+    bytes.truncate(1 << 20); // the kernel reads only the header
     bytes[MACHINE_OFFSET..MACHINE_OFFSET + 2].copy_from_slice(&AARCH64);
     program(folder, "foreign", &bytes)
 }
@@ -73,7 +73,7 @@ fn sandbox_id_for(spec: &SandboxSpec) -> SandboxId {
     format!("glovebox-{}", spec.conversation).parse().unwrap()
 }
 
-/// What the first command comes to.
+/// Returns the error of the first command.
 async fn first_command(backend: &DockerBackend, image: &ImportedImage) -> String {
     let mut spec = spec(backend);
     spec.image = Some(image.name.clone());
@@ -110,7 +110,7 @@ async fn first_command_fails_when_image_is_for_another_processor() {
     assert!(error.contains("take an image for this one"), "{error}");
 }
 
-/// Starts with this server's program; the error, with what it said of itself, and how long that took.
+/// Starts a sandbox with this program as its server. Returns the error, its log and the time that it took.
 async fn failed_start(
     backend: &DockerBackend,
     server: &Path,
@@ -119,7 +119,7 @@ async fn failed_start(
     let config = DockerConfig { start_timeout, server: ServerBinary::from_file(server), ..backend.config() };
     let provider = DockerProvider::new(config);
     let spec = spec(backend);
-    provider.destroy(&sandbox_id_for(&spec)).await.unwrap(); // connects: what the engine takes for that is not the start's
+    provider.destroy(&sandbox_id_for(&spec)).await.unwrap(); // connects, so that the time of it is not measured
     let started = Instant::now();
     let failed = error(provider.create(&spec, &|_| {}).await);
     let took = started.elapsed();

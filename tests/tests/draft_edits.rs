@@ -1,4 +1,4 @@
-//! V0's `edit_file`: the agent drafts, and a second model writes out.
+//! V0's `edit_file`: the agent drafts an edit and a second model expands it.
 
 use serde_json::{Value, json};
 use tests::glovebox::{Home, finish, tool_call};
@@ -30,7 +30,7 @@ fn select_events<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Valu
     events.iter().filter(|event| event[key] == kind).collect()
 }
 
-/// The models that were called, in order.
+/// Returns the models that were called, in order.
 fn called(events: &[Value]) -> Vec<&str> {
     let calls = events.iter().filter_map(|event| event["llm_metrics"]["token_usages"].as_array());
     calls.flatten().map(|usage| usage["model"].as_str().unwrap()).collect()
@@ -63,12 +63,12 @@ fn second_model_expands_a_draft_and_is_counted_and_replayed() {
         assert_eq!(called(&events), ["agent", "drafts", "agent", "agent", "agent"]);
         std::fs::remove_dir_all(new.parent().unwrap()).unwrap();
         for model in ["agent", "drafts"] {
-            // What was recorded is all that is needed.
+            // The recording needs no other model.
             let _gone = std::fs::remove_file(home.path().join(format!("{model}.json")));
         }
         all = events;
     }
-    // Done again, it is the same edits, and no model is asked for them.
+    // A replay makes the same edits without a model call.
     home.write("work/a.py", FILE);
     for model in ["agent", "drafts"] {
         script(&home, model, &json!([]));
@@ -110,7 +110,7 @@ fn failed_draft_is_reported_and_its_file_unchanged() {
         home.write(&format!("work/{name}"), content);
     }
     let draft = |name: &str| edit_file(&place(name), &json!({"content": "x", "start": 1, "end": 1}));
-    // Without a model of its own for it, the agent's answers after each draft that gets so far.
+    // Without a second model, the agent's model expands each draft that is valid.
     let agent = json!([
         draft("bin"),
         draft("a.png"),

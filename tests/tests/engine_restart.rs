@@ -1,4 +1,4 @@
-//! An engine that is stopped or killed and started again under its sandboxes: every action ends once, and nothing is left.
+//! Restarts of the engine while sandboxes run: every action has one terminal event, and nothing is left.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use tests::sandbox_contract::{
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Eight seconds.
+/// Prints lines for eight seconds.
 const LINES: &str =
     "echo ran >> counter; i=0; while [ $i -lt 80 ]; do i=$((i+1)); echo line $i; sleep 0.1; done";
 
-/// What becomes of a command when its engine ends and comes back.
+/// Runs a command during which the engine is stopped with `signal` and restarted.
 async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
     let Some(shared) = DockerBackend::busybox() else { return };
     let image = shared.image().unwrap();
@@ -53,7 +53,7 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
         assert_eq!(after.trim().replace("\r\n", "\n"), "ran\ngreen");
     } else {
         match ended {
-            // Asked to end, the server still tells what became of its actions.
+            // A server that was terminated still reports the completion of its actions.
             Ok(observation) if signal == Signal::TERM => {
                 assert_eq!(command_result(observation, &output).exit_code, 137);
             }
@@ -63,7 +63,7 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
         let next = sandbox.execute(&id(3), &command("true"), &|_| {}).await;
         assert!(matches!(next, Err(SandboxError::Lost { .. })), "{next:?}");
         let placed = backend.provider().list().await.unwrap();
-        assert_eq!(placed.len(), 1, "a sweep still finds it: {placed:?}");
+        assert_eq!(placed.len(), 1, "a sweep finds the sandbox: {placed:?}");
     }
     remove(&backend, sandbox).await;
     spawn_blocking(move || assert_eq!(own.containers(), "")).await.unwrap();

@@ -1,5 +1,5 @@
-//! Host programs killed with many sandboxes open: a sweep finds and removes those that nobody goes on with, and the others
-//! are attached to.
+//! Host programs killed with many sandboxes open: some conversations are resumed, and a sweep removes the sandboxes of the
+//! others.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ use tests::sandbox_contract::docker::DockerBackend;
 const OPEN: usize = 20;
 const RESUMED: usize = 3;
 
-/// Runs until it is let go, and is never silent for so long that it would be answered before.
+/// Runs until the file `go` exists. Prints often enough to avoid the silence timeout.
 const WAITING: &str =
     "echo run >> counter; while [ ! -e go ]; do echo waiting; sleep 0.2; done; echo the end";
 
@@ -28,7 +28,7 @@ fn secret(home: &Home) -> HostSecret {
     HostSecret::new(bytes.try_into().unwrap())
 }
 
-/// As the program in this home would have them.
+/// Returns the provider that the program in this home uses.
 fn local(home: &Home) -> Box<dyn SandboxProvider> {
     let state_dir = home.path().join(".glovebox");
     Box::new(LocalProvider::new(LocalConfig {
@@ -75,7 +75,7 @@ async fn many_are_swept_or_resumed(runtime: &[&str], provider: fn(&Home) -> Box<
     runs.into_iter().for_each(RunningProgram::kill);
 
     let provider = provider(&home);
-    assert_eq!(provider.list().await.unwrap().len(), OPEN, "all are there when nobody is");
+    assert_eq!(provider.list().await.unwrap().len(), OPEN, "all sandboxes survive their hosts");
     let used: BTreeSet<ConversationId> = ids[..RESUMED].iter().map(|id| id.parse().unwrap()).collect();
     let is_used = |placed: &engine::sandbox::SandboxSummary| {
         placed.conversation.as_ref().is_some_and(|conversation| used.contains(conversation))

@@ -1,4 +1,4 @@
-//! What runs in a sandbox takes over the action server, or the way to it: it gets neither the key nor a conversation.
+//! A program in a sandbox replaces the action server or its socket: it gets neither the key nor control of a conversation.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend, create_sandbox, error, remove, run};
 use tokio::net::TcpListener;
 
-/// Puts a socket of its own in the place of the server's, stops the server, and notes what it is told.
+/// Replaces the server's socket with its own, stops the server, and records what it receives.
 const SWAP: &str = r#"
 import os, signal, socket, sys, time
 path, server = sys.argv[1], int(sys.argv[2])
@@ -33,12 +33,12 @@ os.kill(server, signal.SIGSTOP)
 open("swapped", "w").close()
 while True:
     stream = fake.accept()[0]
-    with open("heard", "ab") as heard:
-        heard.write(b"accepted\n")
-        heard.flush()
+    with open("received", "ab") as received:
+        received.write(b"accepted\n")
+        received.flush()
         while piece := stream.recv(65536):
-            heard.write(piece)
-            heard.flush()
+            received.write(piece)
+            received.flush()
 "#;
 
 async fn replaced_socket_receives_nothing(backend: &LocalBackend) {
@@ -51,7 +51,7 @@ async fn replaced_socket_receives_nothing(backend: &LocalBackend) {
         run(&*sandbox, 1, "python3 swap.py $PWD/../r/s $PPID >said 2>&1 </dev/null & echo started").await;
     assert!(started.content.contains("started"), "{started:?}");
     std::fs::write(workspace.join("go"), "").unwrap();
-    wait_until("the socket is another's", || workspace.join("swapped").exists());
+    wait_until("the socket is replaced", || workspace.join("swapped").exists());
 
     let asked = Instant::now();
     let provider = backend.provider();
@@ -60,13 +60,13 @@ async fn replaced_socket_receives_nothing(backend: &LocalBackend) {
         assert!(matches!(refused, SandboxError::Lost { .. }), "{refused}");
         assert!(refused.to_string().contains("instead of the sandbox's server"), "{refused}");
     }
-    // A second connection of the sandbox that is in use.
+    // A second connection to the same sandbox.
     let refused =
         error(sandbox.files().unwrap().download("go", engine::sandbox::TransferKind::File).await.map(drop));
     assert!(matches!(refused, SandboxError::Lost { .. }), "{refused}");
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
-    wait_until("the connections were accepted", || workspace.join("heard").exists());
-    let received = std::fs::read_to_string(workspace.join("heard")).unwrap();
+    wait_until("the connections were accepted", || workspace.join("received").exists());
+    let received = std::fs::read_to_string(workspace.join("received")).unwrap();
     assert_eq!(received.replace("accepted\n", ""), "");
     remove(backend, sandbox).await;
 }
@@ -90,7 +90,7 @@ async fn replaced_socket_receives_nothing_without_isolation() {
     replaced_socket_receives_nothing(&LocalBackend::new().unwrap()).await;
 }
 
-/// A server that answers one action after the other with these frames.
+/// Starts a server that answers consecutive actions with these frames.
 async fn serve(frames: Vec<Vec<u8>>) -> SocketAddr {
     let frames = Arc::new(Mutex::new(VecDeque::from(frames)));
     let limits = json!({"body_bytes": 0, "output_bytes": 0, "ended_actions": 0, "retention_seconds": 0});
@@ -124,7 +124,7 @@ fn frame(observation: &str, content: &str) -> Vec<u8> {
     [&[3][..], &length, answer.as_bytes()].concat()
 }
 
-/// Each of its answers is that action's failure, and the agent goes on to the end.
+/// Each wrong observation fails its action, and the agent continues to the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_action_fails_when_its_observation_has_a_wrong_kind() {
     let home = Home::new();
@@ -148,7 +148,7 @@ async fn only_the_action_fails_when_its_observation_has_a_wrong_kind() {
     assert!(events.iter().all(|event| event["content"] != "said"), "{events:#?}");
     let ran = of("observation", "run");
     assert_eq!(ran.len(), 1);
-    assert!(ran[0]["content"].as_str().unwrap().len() < 3 << 20, "it is cut");
+    assert!(ran[0]["content"].as_str().unwrap().len() < 3 << 20, "the observation is truncated");
     let states: Vec<_> = events.iter().filter_map(|event| event["extras"]["agent_state"].as_str()).collect();
     assert_eq!(states.iter().filter(|state| **state == "finished").count(), 1, "{states:?}");
 }

@@ -1,4 +1,4 @@
-//! `glovebox image check`: what images can do, and those that cannot be a sandbox.
+//! `glovebox image check`: the features of images, and unsuitable images.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use tests::glovebox::Home;
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
 
-/// What the check says of an image, as JSON.
+/// Returns the result of the check as JSON.
 fn check(backend: &DockerBackend) -> Value {
     let home = Home::new();
     let image = backend.image().unwrap();
@@ -66,7 +66,7 @@ fn check_prints_a_table_without_json() {
     home.assert_nothing_runs();
 }
 
-/// An image of one file, which is no shell; it goes with the test.
+/// An image with a single file and no shell, removed on drop.
 struct ImageWithoutShell(String);
 
 impl ImageWithoutShell {
@@ -87,7 +87,7 @@ impl Drop for ImageWithoutShell {
     }
 }
 
-/// A tar archive with one short file.
+/// Returns a tar archive with one short file.
 fn archive() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "not a shell").unwrap();
@@ -103,7 +103,7 @@ fn error_is_one_line_when_image_is_missing_or_has_no_shell() {
     }
     let home = Home::new();
     let without = ImageWithoutShell::import();
-    // A registry that nobody runs, on loopback.
+    // No registry listens on this loopback port.
     for (image, part) in [(without.0.as_str(), "shell"), ("127.0.0.1:1/no/image:1", "does not exist")] {
         let ended = home.run(&["image", "check", image]).expect(1);
         assert!(ended.stderr.contains(image) && ended.stderr.contains(part), "{}", ended.stderr);

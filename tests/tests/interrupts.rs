@@ -1,4 +1,4 @@
-//! What is shown of output that comes too fast, and of work that is interrupted.
+//! Output that arrives too fast, and interrupted work.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::net::UnixListener;
@@ -29,7 +29,7 @@ fn exec(home: &Home, more: &[&str]) -> CompletedRun {
 fn doctor_ends_with_130_when_interrupted() {
     let home = Home::new();
     let socket = home.path().join("engine.sock");
-    // An engine that never answers.
+    // An engine that never responds.
     let engine = UnixListener::bind(&socket).unwrap();
     let mut doctor = home.glovebox(&["doctor"]);
     doctor
@@ -48,7 +48,7 @@ fn omitted_output_is_reported_once_per_command() {
     let home = Home::new();
     let flood = |name: &str| bash(&format!("yes | head -c 100000000; touch {name}"));
     let mut child = run(&home, &json!([flood("first"), finish()])).spawn().unwrap();
-    // Nobody reads meanwhile, so that the program is behind.
+    // The output is not read meanwhile, so that the program falls behind.
     wait_until("all of it is printed", || home.workspace().join("first").exists());
     let mut shown = String::new();
     child.stderr.take().unwrap().read_to_string(&mut shown).unwrap();
@@ -63,7 +63,7 @@ fn run_is_resumable_when_ended_before_sandbox_responded() {
     let home = Home::new();
     let mut child = run(&home, &json!([bash("touch started; sleep 1000"), finish()])).spawn().unwrap();
     wait_until("the command runs", || home.workspace().join("started").exists());
-    // A sandbox that does not answer.
+    // A sandbox that does not respond.
     let own = i32::try_from(child.id()).unwrap();
     for (id, _) in home.processes().into_iter().filter(|(id, _)| *id != own) {
         kill_process(Pid::from_raw(id).unwrap(), Signal::STOP).unwrap();
@@ -78,7 +78,7 @@ fn run_is_resumable_when_ended_before_sandbox_responded() {
     stderr.read_to_string(&mut shown).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let id = &home.conversations()[0];
-    // Whether it has heard the first word is a race; what runs no more is not called running.
+    // Whether the agent stops before the program ends is a race.
     assert!(
         ["\nstopped: 1 step, ", "\ninterrupted: 1 step, "].iter().any(|stderr| shown.contains(stderr)),
         "{shown}"
@@ -132,7 +132,7 @@ fn output_is_complete_when_command_is_interrupted() {
     home.assert_nothing_runs();
 }
 
-/// Each way to run a command whose output never ends, in a home that has a secret to look for in it.
+/// Starts a command with endless output in both ways, in a home with a secret that has to be redacted.
 fn floods(home: &Home) -> [Child; 2] {
     home.run(&["sandbox", "create", "box", "--runtime", "local"]).expect(0);
     let commands = [

@@ -1,4 +1,4 @@
-//! All suites, in one binary.
+//! All suites in one binary.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test says what it expects by panicking
 

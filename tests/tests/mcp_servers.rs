@@ -1,4 +1,4 @@
-//! MCP servers inside a real sandbox: their words go over the one connection.
+//! MCP servers inside a real sandbox, reached through its one connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn is_error(observation: &Observation) -> bool {
     matches!(observation.kind, ObservationKind::Error(_))
 }
 
-/// The number of the process that answers.
+/// Returns the id of the MCP server's process.
 async fn process(servers: &McpServers) -> i32 {
     let answer = call(servers, "where", json!({})).await;
     assert!(!is_error(&answer), "{answer:?}");
@@ -64,7 +64,11 @@ async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
     let backend = LocalBackend::new().unwrap();
     let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
     let early = servers.offer(None).await;
-    assert_eq!((early.tools.len(), early.failures.len()), (0, 0), "it waits for a sandbox");
+    assert_eq!(
+        (early.tools.len(), early.failures.len()),
+        (0, 0),
+        "no tool is offered before the sandbox exists"
+    );
 
     let sandbox = placed(&backend).await;
     let offer = servers.offer(Some(&sandbox)).await;
@@ -76,14 +80,14 @@ async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
     assert_eq!(process(&servers).await, process(&servers).await);
 
     let ended = call(&servers, "where", json!({"end": true})).await;
-    assert!(is_error(&ended) && ended.content.contains("told to end"), "{ended:?}");
+    assert!(is_error(&ended) && ended.content.contains("end requested"), "{ended:?}");
     let again = process(&servers).await;
     assert!(runs(again));
 
-    // Another sandbox is another life.
+    // A new sandbox starts the server again.
     let other = placed(&backend).await;
     assert_eq!(servers.offer(Some(&other)).await, offer);
-    assert!(!runs(again), "what ran in the first one has ended");
+    assert!(!runs(again), "the server of the first sandbox has exited");
     let last = process(&servers).await;
     servers.shut_down().await;
     assert!(!runs(last));
@@ -99,7 +103,7 @@ async fn mcp_server_is_restarted_when_its_connection_breaks() {
     servers.offer(Some(&sandbox)).await;
     let before = process(&servers).await;
     assert!(backend.cut_connection(&sandbox.lease().sandbox_id).await > 0);
-    // It may be found dead before the call, or by it.
+    // The break is noticed before the call or by it.
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     let after = loop {
         let answer = call(&servers, "where", json!({})).await;

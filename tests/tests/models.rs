@@ -1,16 +1,16 @@
-//! Several models in one conversation: chosen between, for summaries and titles, recorded and replayed.
+//! Several models in one conversation: routing, summaries, titles, recording and replay.
 
 use serde_json::{Value, json};
 use tests::glovebox::{Home, bash, finish};
 
-/// Writes a script under a name of its own; the model's name in the configuration.
+/// Writes a model's script and returns its name for the configuration.
 fn script(home: &Home, model: &str, responses: &Value) -> String {
     let script = json!({"model": model, "responses": responses});
     let path = home.write(&format!("{model}.json"), script.to_string());
     format!("model = \"scripted:{}\"", path.display())
 }
 
-/// The models that were called, in order.
+/// Returns the models that were called, in order.
 fn called(events: &[Value]) -> Vec<&str> {
     let calls = events.iter().filter_map(|event| event["llm_metrics"]["token_usages"].as_array());
     calls.flatten().map(|usage| usage["model"].as_str().unwrap()).collect()
@@ -36,7 +36,7 @@ fn first_model_answers_when_the_second_cannot_read_a_request() {
     let events = run(["--record", calls.to_str().unwrap()]);
     assert_eq!(called(&events), ["small", "big", "small", "small", "small", "clerk", "big"]);
 
-    // What was recorded is all that is needed to do it again.
+    // The recording is all that a replay needs.
     for model in ["big", "small", "clerk"] {
         std::fs::remove_file(home.path().join(format!("{model}.json"))).unwrap();
     }
@@ -49,7 +49,7 @@ fn first_model_answers_when_the_second_cannot_read_a_request() {
 #[test]
 fn recording_replays_in_a_fresh_workspace() {
     let home = Home::new();
-    // Both paths hold the conversation's id, and are in requests.
+    // Requests contain both paths, and with them the conversation's id.
     let model = home.script(&json!([bash("echo $HOME; pwd"), finish()]));
     let run = |more: &[&str]| {
         let arguments = ["run", "--json", "-t", "work", "-l", &model, "--runtime", "local"];

@@ -1,4 +1,4 @@
-//! Trajectories done again, and conversations that branch off others, on the command line.
+//! Replays of trajectories, and forks of conversations, on the command line.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ fn agent_resumes_after_a_replay_when_no_result_differs() {
         ["work"]
     );
     let asked = ended.iter().filter(|event| event.get("llm_metrics").is_some());
-    assert_eq!(asked.count(), 2, "the model was asked only after the trajectory");
+    assert_eq!(asked.count(), 2, "the model is called only after the trajectory");
     home.assert_nothing_runs();
 }
 
@@ -123,7 +123,7 @@ fn v0_trajectory_is_replayed_and_an_invalid_one_refused() {
     replay(&home, Path::new("nowhere.json"), &["--diff"]).expect(2);
 }
 
-/// V0 before 2025 kept an edit's arguments in Python code, and its JSON is Python's.
+/// V0 before 2025 stored an edit's arguments in Python code, and wrote Python's dialect of JSON.
 #[test]
 fn edits_of_older_v0_versions_are_replayed() {
     let home = Home::new();
@@ -158,7 +158,7 @@ fn fork_shares_the_first_events_and_diverges() {
     let last = log.iter().find(|event| event["observation"] == "run").unwrap()["id"].as_u64().unwrap();
     let fork = home.run(&["conversations", "fork", &from, "--at", &last.to_string()]).expect(0);
     let id = fork.stdout.trim();
-    // What was answered before the fork is not asked again.
+    // The model calls before the fork are not repeated.
     let model = home.script(&json!([bash("pwd"), bash("cat file; pwd"), finish()]));
     home.run(&["resume", id, "-t", "another way", "-l", &model]).expect(0);
     let forked = as_stored(&home.run(&["conversations", "show", id, "--json"]).expect(0).events());
@@ -167,10 +167,10 @@ fn fork_shares_the_first_events_and_diverges() {
     assert_eq!(forked[0]["args"]["forked_from"], json!({"conversation": from, "event": last}));
     let (here, there) = (outputs(&log), outputs(&forked));
     assert_eq!(there.len(), 2, "{there:?}");
-    let folder = there[1].strip_prefix("kept\n").expect("the files came along");
-    assert!(folder != here[0] && folder.contains(id), "each has a folder of its own: {folder}");
+    let folder = there[1].strip_prefix("kept\n").expect("the fork has the files");
+    assert!(folder != here[0] && folder.contains(id), "the fork has its own folder: {folder}");
     let shown = as_stored(&home.run(&["conversations", "show", &from, "--json"]).events());
-    assert!(shown.starts_with(&log), "the other one is as it was");
+    assert!(shown.starts_with(&log), "the original is unchanged");
     let ended = home.run(&["conversations", "fork", &from, "--at", "999"]).expect(2);
     assert!(ended.stderr.contains("has no event 999"), "{}", ended.stderr);
     home.assert_nothing_runs();

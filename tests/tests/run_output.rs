@@ -1,4 +1,4 @@
-//! What `glovebox run` writes where, and what it checks before it starts anything.
+//! The output of `glovebox run`, and its checks before the start.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ fn answer_is_on_stdout_and_transcript_on_stderr() {
     let home = Home::new();
     let last = tool_call("finish", &json!({"message": "It is 42.\x1b[2J"}));
     let run = ended(&home, &mut run(&home, &json!([bash("echo hi"), last]), &["What is it?"])).expect(0);
-    assert_eq!(run.stdout, "It is 42.\x1b[2J\n", "a file gets it as it is");
+    assert_eq!(run.stdout, "It is 42.\x1b[2J\n", "output to a file is not escaped");
     for part in ["network of the sandbox: none", "$ echo hi", "agent: It is 42.\n", "finished: 2 steps"] {
         assert!(run.stderr.contains(part), "{part} in {}", run.stderr);
     }
@@ -37,7 +37,7 @@ fn events_carry_the_id_of_their_conversation() {
     let run = ended(&home, &mut run(&home, &json!([finish()]), &["work", "--json"])).expect(0);
     let id = &home.conversations()[0];
     assert!(run.events().iter().all(|event| event["conversation_id"] == **id), "{}", run.stdout);
-    assert!(run.events().iter().any(|event| event["action"] == "finish"), "and nothing else is on stdout");
+    assert!(run.events().iter().any(|event| event["action"] == "finish"), "only events are on stdout");
     home.assert_nothing_runs();
 }
 
@@ -198,7 +198,7 @@ fn warning_is_shown_when_two_runs_share_a_folder() {
     let home = Home::new();
     let waits = json!([bash("touch started; until [ -e go ]; do sleep 0.05; done"), finish()]);
     let first = run(&home, &waits, &["work"]).spawn().unwrap();
-    wait_until("the first one works", || home.workspace().join("started").exists());
+    wait_until("the first run has started", || home.workspace().join("started").exists());
     let second = ended(&home, &mut run(&home, &json!([finish()]), &["work"])).expect(0);
     let warning = format!("another run uses {}", home.workspace().canonicalize().unwrap().display());
     assert!(second.stderr.contains(&warning), "{}", second.stderr);
@@ -224,7 +224,7 @@ fn resume_shows_live_output_after_a_crash() {
     let mut resumed = resumed.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut shown = String::new();
     let mut stderr = BufReader::new(resumed.stderr.take().unwrap());
-    // Its output comes before the command ends.
+    // The output is shown before the command exits.
     while !shown.contains("\n  first\n") {
         assert_ne!(stderr.read_line(&mut shown).unwrap(), 0, "{shown}");
     }

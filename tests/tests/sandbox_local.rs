@@ -1,4 +1,4 @@
-//! The contract of sandboxes on the local backend, and what only that one does.
+//! The contract of sandboxes on the local backend, and its own features.
 
 use std::time::Instant;
 
@@ -43,7 +43,7 @@ async fn sweep_removes_only_unused_sandboxes() {
 
 /// `cargo test -p tests -- --ignored --nocapture start_time`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement: it says nothing on a busy machine"]
+#[ignore = "a measurement: meaningless on a busy machine"]
 async fn start_time_is_short() {
     let backend = LocalBackend::new().unwrap();
     let mut times = Vec::new();

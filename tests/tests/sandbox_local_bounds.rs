@@ -1,4 +1,4 @@
-//! What bounds a local sandbox, with each isolation and without, and where nothing but the kernel's limits does.
+//! Limits of local sandboxes: with each isolation, without isolation, and without control groups.
 
 use engine::sandbox::{ResourceLimits, SandboxProvider, SandboxSpec};
 use protocol::ObservationKind;
@@ -12,7 +12,7 @@ fn small(backend: &LocalBackend) -> SandboxSpec {
     SandboxSpec { resources, ..spec(backend) }
 }
 
-/// 200 processes, of which the bound lets a part begin.
+/// Starts 200 processes, more than the limit.
 const BOMB: &str = "sh -c 'i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1)); done'; echo ended with $?; \
                     n=0; for p in /proc/[0-9]*; do read -r name 2>&- <$p/comm && [ \"$name\" = sleep ] && n=$((n+1)); \
                     done; echo \"$n sleep\"";
@@ -25,8 +25,8 @@ async fn assert_limits_apply(backend: LocalBackend) {
 
     let busy = "TIMEFORMAT=%U; time timeout 2 sh -c 'while :; do :; done'";
     let seconds: f64 = run(&*sandbox, 2, busy).await.content.trim().lines().last().unwrap().parse().unwrap();
-    assert!(seconds < 1.0, "a quarter of two seconds was to be had: {seconds}");
-    // What it is bounded by is not its to change, and it cannot leave.
+    assert!(seconds < 1.0, "more than a quarter of a processor for two seconds: {seconds}");
+    // The sandbox can neither change its limits nor leave its control group.
     if backend.is_isolated() {
         let groups = backend.groups(&sandbox.lease().sandbox_id);
         for (number, group) in (10..).zip(groups) {

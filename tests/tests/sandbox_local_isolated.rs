@@ -1,4 +1,4 @@
-//! The contract of sandboxes on the local backend with each of its isolations, and what they keep in.
+//! The contract of sandboxes on the local backend with each isolation, and tests of the isolation.
 
 mod rows;
 
@@ -25,7 +25,7 @@ use rows::{
     sandbox_has_its_own_loopback, set_id_files_cannot_be_created, tools_outside_the_home_are_not_visible,
 };
 
-/// Not an account of any system.
+/// User id without an account.
 const ORDINARY_USER: u32 = 54_322;
 
 macro_rules! isolated {
@@ -73,7 +73,7 @@ macro_rules! isolated {
 
 isolated!(bubblewrap: IsolationKind::Bubblewrap, landlock: IsolationKind::Landlock,);
 
-/// Somewhere that is neither a workspace nor shown; an ordinary user's copy of this program lies in `/tmp`.
+/// Creates a folder next to this program: outside of every workspace, and not visible in sandboxes.
 fn outside() -> TempDir {
     tempfile::tempdir_in(outside_parent()).unwrap()
 }
@@ -132,7 +132,7 @@ async fn state_folder_and_other_processes_are_hidden(backend: &LocalBackend) {
         assert!(!found.contains(canary), "{canary}: {found}");
     }
     let written = std::fs::read_dir(state.join("sandboxes")).unwrap().count();
-    assert_eq!(written, 2, "two sandboxes and nothing else");
+    assert_eq!(written, 2, "only the files of two sandboxes");
     remove(backend, other).await;
     remove(backend, sandbox).await;
 }
@@ -153,7 +153,7 @@ async fn user_workspace_is_used(backend: &LocalBackend) {
     }
 }
 
-/// The address is written so that the shell finds no such text in its own command line.
+/// Returns a script that connects to a port. The address is split, so that the shell's command line does not contain it.
 fn connect(port: u16) -> String {
     format!("(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reach''ed")
 }
@@ -164,7 +164,7 @@ async fn nothing_is_reachable_without_a_network(backend: &LocalBackend) {
     let tried = run(&*sandbox, 1, &connect(listener.local_addr().unwrap().port())).await;
     assert!(tried.exit_code != 0 && !tried.content.contains("reached"), "{tried:?}");
 
-    // A socket that has a path is reached through files, not through a network: an engine's, or another sandbox's.
+    // A socket with a path is reached through the file system and not the network, such as an engine's.
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let path = folder.path().join("engine.sock");
     let engine = UnixListener::bind(&path).unwrap();
@@ -193,7 +193,7 @@ async fn sandbox_has_no_privileges_and_gains_none(backend: &LocalBackend) {
     let status = run(&*sandbox, 1, "grep -E '^(CapEff|CapPrm|NoNewPrivs)' /proc/self/status").await;
     let values: Vec<&str> = status.content.split_whitespace().skip(1).step_by(2).collect();
     assert_eq!(values, ["0000000000000000", "0000000000000000", "1"]);
-    // Written back as it was: nothing comes to harm where it is let through.
+    // Writes the same value back, so that nothing changes if it succeeds.
     let settings = "for each in kernel/core_pattern vm/swappiness; do \
                     cat /proc/sys/$each > old && cat old > /proc/sys/$each && echo writ''ten; done 2>/dev/null";
     let written = run(&*sandbox, 2, settings).await;
@@ -230,7 +230,7 @@ async fn posix_shells_work(backend: &LocalBackend) {
     let sandbox = create_sandbox(backend).await;
     for (number, shell) in [(1, "sh"), (2, "dash"), (3, "busybox sh")] {
         let output = run(&*sandbox, number, &format!("{shell} -c 'cd / && echo $((6*7)) | cat'")).await;
-        // 127: not on this machine.
+        // 127: the shell is not installed.
         assert!(output.exit_code == 127 || output.content.trim() == "42", "{shell}: {output:?}");
     }
     remove(backend, sandbox).await;
@@ -239,7 +239,7 @@ async fn posix_shells_work(backend: &LocalBackend) {
 async fn signal_ignoring_program_ends_with_the_sandbox(backend: &LocalBackend) {
     let sandbox = create_sandbox(backend).await;
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let seconds = 100 * std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed); // for nobody else's `sleep`
+    let seconds = 100 * std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed); // unique, to find this `sleep`
     let deaf =
         format!("(trap '' TERM INT HUP; setsid sleep {seconds} </dev/null >/dev/null 2>&1 &); echo o''k");
     assert_eq!(run(&*sandbox, 1, &deaf).await.content.trim(), "ok");
@@ -258,7 +258,7 @@ async fn signal_ignoring_program_ends_with_the_sandbox(backend: &LocalBackend) {
     assert!(!runs());
 }
 
-/// A shell that is not bash is the sandbox's shell where bash cannot be seen.
+/// The sandbox's shell is a POSIX shell where bash is not visible.
 #[tokio::test]
 async fn sandbox_shell_is_posix_when_bash_is_hidden() {
     let Some(backend) = LocalBackend::isolated(IsolationKind::Bubblewrap).await else { return };
@@ -271,7 +271,7 @@ async fn sandbox_shell_is_posix_when_bash_is_hidden() {
     remove(&backend, sandbox).await;
 }
 
-/// A workspace that has the state folder in it shows everything else.
+/// A workspace that contains the state folder shows everything else.
 #[tokio::test]
 async fn state_folder_is_hidden_when_the_workspace_contains_it() {
     for kind in [IsolationKind::Bubblewrap, IsolationKind::Landlock] {
@@ -325,11 +325,11 @@ async fn start_is_refused_without_isolation_unless_requested() {
     assert_eq!(*provider(IsolationChoice::Unsafe, "/bin/true").isolation().await.unwrap(), Isolation::None);
 }
 
-/// Neither bubblewrap nor this program can mount anything then, as on systems that restrict user namespaces.
+/// Neither bubblewrap nor this program can mount anything there, as on systems that restrict user namespaces.
 #[test]
 fn start_is_refused_when_no_namespace_can_be_created() {
     if !rustix::process::geteuid().is_root() {
-        return; // Root's copy of this program runs it.
+        return; // Runs only in the copy that root starts.
     }
     let home = tempfile::tempdir().unwrap();
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && \
@@ -358,7 +358,7 @@ async fn strongest_available_isolation_is_selected() {
     }
 }
 
-/// Root tests the same once more as an ordinary user: both ways need no privileges.
+/// Root repeats the tests as an ordinary user, because no isolation needs privileges.
 #[test]
 fn isolation_holds_for_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
@@ -367,7 +367,7 @@ fn isolation_holds_for_an_ordinary_user() {
     }
     let folder = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    // Where they were built only root may look.
+    // Only root may read the build folder.
     let [program, launcher] =
         [std::env::current_exe().unwrap(), glovebox::binary().to_owned()].map(|built| {
             let copy = folder.path().join(built.file_name().unwrap());

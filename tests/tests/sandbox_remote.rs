@@ -1,4 +1,4 @@
-//! The contract of sandboxes on the remote backends, and what only they do.
+//! The contract of sandboxes on the remote backends, and their own features.
 
 mod existing_server;
 mod flood;
@@ -22,7 +22,7 @@ mod leased_busybox {
     tests::sandbox_faults!(SandboxHostBackend::over_busybox());
 }
 
-/// Not the cases of starts: that backend starts nothing.
+/// Without the cases for starts, because this backend starts nothing.
 mod direct {
     use super::DirectServerBackend;
     tests::sandbox_contract!(DirectServerBackend::new();

@@ -1,4 +1,4 @@
-//! The contract of sandboxes on the SSH backend, and what only that one does.
+//! The contract of sandboxes on the SSH backend, and its own features.
 
 mod disconnects;
 mod login;
@@ -16,7 +16,7 @@ use tests::sshd::{SshdOptions, UID};
 
 tests::sandbox_contract!(SshBackend::new());
 
-/// The same where the server opens no channels to sockets, so that each stream is a command's.
+/// The contract on a server without socket forwarding, where each stream is a command's.
 mod without_sockets {
     use super::{SshBackend, SshdOptions};
     fn backend() -> Option<SshBackend> {
@@ -37,7 +37,7 @@ async fn second_connection_uploads_nothing() {
     };
     let uploaded = files();
     assert_eq!(uploaded.len(), 1, "{uploaded:?}");
-    // Now nothing can be put there.
+    // Nothing can be uploaded from now on.
     chown(&folder, Some(0), Some(UID)).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o750)).unwrap();
     let second = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
@@ -70,7 +70,7 @@ async fn server_is_uploaded_by_a_command_without_sftp() {
     assert_eq!(run(&*sandbox, 1, "echo far").await.content.trim(), "far");
     remove(&backend, sandbox).await;
     let files = std::fs::read_dir(backend.sshd.home().join(".glovebox/bin")).unwrap();
-    assert_eq!(files.count(), 1, "no part is left");
+    assert_eq!(files.count(), 1, "no partial file is left");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +105,7 @@ async fn sessions_are_queued_when_the_host_limits_them() {
         remove(&backend, sandbox).await;
     }
     let refused = backend.sshd.log().matches("no more sessions").count();
-    assert!(refused > 0, "nothing was to be waited for");
+    assert!(refused > 0, "no session was refused");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,7 +203,7 @@ async fn key_is_hidden_in_the_sandbox_and_socket_is_the_users() {
     remove(&backend, sandbox).await;
 }
 
-/// Nothing of a provider goes on when it is dropped: its connection ends.
+/// A dropped provider closes its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_ends_when_the_provider_is_dropped() {
     let Some(backend) = SshBackend::new() else { return };

@@ -1,4 +1,4 @@
-//! What a program that was killed has left goes with the next one; what somebody still uses stays.
+//! Sandboxes of killed programs are removed by the next program. Those in use are kept.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::glovebox::{Home, RunningProgram, bash, finish, tool_call, wait_until};
 use tests::sandbox_contract::docker::DockerBackend;
 
-/// Runs an agent until its command is under way.
+/// Starts an agent and waits until its command runs.
 fn start_run(home: &Home, runtime: &[&str]) -> (RunningProgram, String) {
     let model = home.script(&json!([bash("echo started > started; sleep 1044"), finish()]));
     let workspace = home.workspace();
@@ -19,7 +19,7 @@ fn start_run(home: &Home, runtime: &[&str]) -> (RunningProgram, String) {
     (run, id)
 }
 
-/// How many sandboxes of this home there are.
+/// Returns the number of sandboxes of this home.
 fn sandboxes(home: &Home, runtime: &[&str]) -> usize {
     let mut arguments = vec!["sandbox", "ls", "--json"];
     arguments.extend(&runtime[..2]);
@@ -43,7 +43,7 @@ fn sandbox_of_a_killed_run_is_removed(runtime: &[&str]) {
     exec(&home, runtime, "3600");
     assert_eq!(sandboxes(&home, runtime), 2, "both may be resumed");
     exec(&home, runtime, "0");
-    assert_eq!(sandboxes(&home, runtime), 1, "one is used");
+    assert_eq!(sandboxes(&home, runtime), 1, "one is in use");
     second.kill();
     exec(&home, runtime, "0");
     assert_eq!(sandboxes(&home, runtime), 0);
@@ -53,7 +53,7 @@ fn sandbox_of_a_killed_run_is_removed(runtime: &[&str]) {
 /// The host program is killed between the end of its conversation and the removal of the sandbox.
 fn finished_conversation_loses_its_sandbox(runtime: &[&str]) {
     let home = Home::new();
-    // Longer than a pipe holds: the program waits for its reader before it comes to removing the sandbox.
+    // Longer than a pipe's buffer: the program waits for its reader before it removes the sandbox.
     let end = tool_call("finish", &json!({"message": "x".repeat(200_000)}));
     let model = home.script(&json!([end]));
     let arguments = [&["run", "--json", "-t", "work", "-l", &model], runtime].concat();
@@ -64,7 +64,7 @@ fn finished_conversation_loses_its_sandbox(runtime: &[&str]) {
         serde_json::from_str::<Value>(&list).unwrap()[0]["agent_state"] == "finished"
     });
     exec(&home, runtime, "3600");
-    assert_eq!(sandboxes(&home, runtime), 1, "it is used");
+    assert_eq!(sandboxes(&home, runtime), 1, "it is in use");
     run.kill();
     exec(&home, runtime, "3600");
     assert_eq!(sandboxes(&home, runtime), 0);
@@ -81,7 +81,7 @@ fn sandbox_of_a_killed_exec_is_removed(runtime: &[&str]) {
     let mut killed = home.glovebox(&arguments).spawn().unwrap();
     wait_until("the command runs", || started.exists());
     exec(&home, runtime, "3600");
-    assert_eq!(sandboxes(&home, runtime), 1, "it is used");
+    assert_eq!(sandboxes(&home, runtime), 1, "it is in use");
     killed.kill().unwrap();
     killed.wait().unwrap();
     exec(&home, runtime, "3600");
@@ -89,7 +89,7 @@ fn sandbox_of_a_killed_exec_is_removed(runtime: &[&str]) {
     home.assert_nothing_runs();
 }
 
-/// A sandbox that outlives its conversation's run is found again with what ran in it.
+/// A sandbox that outlives its run is found again with its processes.
 fn sandbox_is_kept_when_configured(home: &Home, runtime: &[&str], pause: &str) {
     let model =
         home.script(&json!([bash("sleep 1045 & color=green"), finish(), bash("echo $color"), finish()]));

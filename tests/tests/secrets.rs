@@ -1,4 +1,4 @@
-//! A canary: a secret that commands use, and that the agent gets to see in every way, shows up nowhere.
+//! A canary: a secret that commands use and print in every way appears nowhere.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use serde_json::json;
 use tests::glovebox::{Home, bash, finish, tool_call};
 use tests::sandbox_contract::docker::DockerBackend;
 
-/// Longer than a line of base64 takes. Its middle is what is looked for: no hexadecimal digits, for ids are made of
-/// these, and all processes of the machine are looked at.
+/// Longer than a line of base64. Tests search for its middle, which has no hexadecimal digits, because ids of other
+/// processes consist of them.
 const CANARY: &str =
     "canary/begins with some text, so that it is long; qv7jzk+c2 \"x\"=it's wy9xhp?u8&END of the canary";
 
 /// The same in a URL.
 const IN_URL: &str = "canary%2Fbegins%20with%20some%20text%2C%20so%20that%20it%20is%20long%3B%20qv7jzk%2Bc2%20%22x%22%3Dit%27s%20wy9xhp%3Fu8%26END%20of%20the%20canary";
 
-/// What tells that a text shows the canary, in any form: parts of its middle as they are, escaped, and in base64.
-fn signs() -> Vec<String> {
+/// Returns texts that reveal the canary: parts of its middle, plain, escaped and in base64.
+fn revealing_texts() -> Vec<String> {
     let middle = "qv7jzk+c2 \"x\"=it's wy9xhp?u8&END";
     let in_base64 = (0..3).map(|before| {
         let letters = STANDARD_NO_PAD.encode(format!("{}{middle}", "a".repeat(before)));
-        // The first and the last depend on what stands beside them.
+        // The first and the last depend on the adjacent bytes.
         letters[4..letters.len() - 4].to_owned()
     });
     ["qv7jzk", "wy9xhp", "u8&END"].map(str::to_owned).into_iter().chain(in_base64).collect()
@@ -31,7 +31,7 @@ fn signs() -> Vec<String> {
 
 fn assert_hidden(what: &str, text: &str) {
     let one_line = text.replace(['\r', '\n'], "").replace("\\r", "").replace("\\n", "");
-    for sign in signs() {
+    for sign in revealing_texts() {
         for text in [text, &one_line] {
             if let Some(at) = text.find(&sign) {
                 let around: String =
@@ -42,7 +42,7 @@ fn assert_hidden(what: &str, text: &str) {
     }
 }
 
-/// All files below a folder, but for those in which the test itself put the canary.
+/// Checks all files below a folder, except those in which the test itself put the canary.
 fn assert_hidden_below(folder: &Path, own: &[&Path]) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let (path, kind) = (entry.path(), entry.file_type().unwrap());
@@ -59,15 +59,15 @@ fn assert_hidden_below(folder: &Path, own: &[&Path]) {
     }
 }
 
-/// Looks at the command lines of all processes again and again, until it is told to stop.
-fn look_at_arguments(stop: Arc<AtomicBool>) -> std::thread::JoinHandle<Vec<String>> {
+/// Samples the command lines of all processes until `stop` is set. Returns those with the canary.
+fn watch_arguments(stop: Arc<AtomicBool>) -> std::thread::JoinHandle<Vec<String>> {
     std::thread::spawn(move || {
         let mut shown = Vec::new();
         while !stop.load(Ordering::Relaxed) {
             for entry in std::fs::read_dir("/proc").unwrap().flatten() {
                 let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
                 let line = String::from_utf8_lossy(&line).into_owned();
-                shown.extend(signs().iter().any(|sign| line.contains(sign)).then_some(line));
+                shown.extend(revealing_texts().iter().any(|sign| line.contains(sign)).then_some(line));
             }
         }
         shown
@@ -101,16 +101,16 @@ fn secret_is_visible_only_to_commands_that_use_it(runtime: &[&str]) {
     let held = home.write("held-by-the-user", format!("{CANARY}\n"));
     let model = home.script(&json!([
         bash("printf %s \"$CANARY\" | sha256sum; sleep 0.3"),
-        // Neither the next command has it, nor can it be read of the shell, nor does another shell have it.
+        // Neither the next command nor another shell has it, and the shell does not reveal it.
         bash("env | grep -c '^CANAR[Y]='; tr '\\0' '\\n' </proc/$$/environ | grep -c 'CANAR[Y]'; grep -c 'qv7jz[k]' /proc/self/fd/250"),
-        // The agent shows it in every way.
+        // The command prints it in every way.
         bash("echo \"$CANARY\"; printf %s \"$CANARY\" | base64; printf %s \"$CANARY\" | base64 -w0; echo \"a$CANARY\" | base64"),
         bash("echo \"ab$CANARY\" | base64 -w 64; set -x; : \"$CANARY\"; set +x; export -p | grep CANARY; printf %q \"$CANARY\""),
         bash("printf %s \"$CANARY\" | head -c 60; sleep 0.4; printf %s \"$CANARY\" | tail -c +61"),
         bash("printf %s \"$CANARY\" | base64 | head -c 70; sleep 0.4; printf %s \"$CANARY\" | base64 | tail -c +71"),
-        // By the shell itself: a program of the agent's own would have it among its arguments.
+        // By the shell itself, because another program would have it in its arguments.
         bash(": <\"/nowhere/$CANARY\"; \"$CANARY\"; cd \"$CANARY\""),
-        // It has come to know it somehow.
+        // The model knows it from elsewhere.
         bash(&format!("echo {}; echo {IN_URL}", quoted(CANARY))),
         bash(&format!("cat <<'END'\n{}\nEND", json!({"k": CANARY}))),
         tool_call("str_replace_editor", &json!({"command": "view", "path": format!("/nowhere/{CANARY}")})),
@@ -125,11 +125,11 @@ fn secret_is_visible_only_to_commands_that_use_it(runtime: &[&str]) {
         let first_arguments =
             ["--log-level", "trace", "run", "-l", &model, "--secret", &secret, "-d", "work"];
         let files = ["--save-trajectory", "trajectory.json", "--record", "recorded"];
-        // Not as an argument: the user would show it by that.
+        // Not as an argument, which other processes can read.
         let task = home.write("task", &task);
         let task = ["-f", task.to_str().unwrap()];
         let stop = Arc::new(AtomicBool::new(false));
-        let arguments = look_at_arguments(Arc::clone(&stop));
+        let arguments = watch_arguments(Arc::clone(&stop));
         let run = home.run(&[&first_arguments[..], runtime, &files, &task, output].concat());
         stop.store(true, Ordering::Relaxed);
         let shown = arguments.join().unwrap();
@@ -139,7 +139,7 @@ fn secret_is_visible_only_to_commands_that_use_it(runtime: &[&str]) {
         assert_hidden("stderr", &run.stderr);
         let saved = std::fs::read_to_string(&trajectory).unwrap();
         assert!(saved.contains("<secret_hidden>") && saved.contains("\"CANARY\": \"\""), "{saved}");
-        // The command had it, whole; no other had.
+        // Only the command had it, completely.
         assert!(saved.contains(&digest(CANARY)), "{saved}");
         let events: Vec<serde_json::Value> = serde_json::from_str(&saved).unwrap();
         let contents: Vec<_> = events
@@ -151,7 +151,7 @@ fn secret_is_visible_only_to_commands_that_use_it(runtime: &[&str]) {
         let list = home.run(&["conversations", "ls", "--json"]).expect(0).stdout;
         assert_hidden("list", &list);
     }
-    // What was recorded without them answers the same calls again, because the log is without them too.
+    // The redacted recording matches the same calls, because the log is redacted too.
     let again =
         ["run", "-f", "task", "-l", &model, "--secret", &secret, "-d", "work", "--replay", "recorded"];
     home.run(&[&again[..], runtime].concat()).expect(0);
@@ -194,7 +194,7 @@ fn exec_injects_and_redacts_secrets() {
     assert_eq!(shown.stdout, "a<secret_hidden>b");
     assert_hidden("sandbox exec", &shown.stderr);
     let bytes = home.run(&[&exec[..], &["head", "-c", "60", "held"]].concat()).expect(0).stdout;
-    assert_eq!(bytes, CANARY[..60], "what only begins like it is whole");
+    assert_eq!(bytes, CANARY[..60], "a text that shares only a prefix is not redacted");
     home.run(&["sandbox", "rm", "--runtime", "local", "box"]).expect(0);
     home.assert_nothing_runs();
 }
@@ -216,7 +216,7 @@ fn agent_gets_the_descriptions_of_secrets() {
 fn resume_error_names_a_missing_secret() {
     let home = Home::new();
     let model = home.script(&json!([bash("echo \"$TOKEN\""), finish()]));
-    // As an argument, so it may not look like the canary, which a test beside this one looks for in all arguments.
+    // In an argument, so unlike the canary, which another test looks for in all arguments.
     let secret = ["--secret", "TOKEN=a swordfish"];
     let run = ["run", "--runtime", "local", "-t", "work", "-l", &model, "-d", "work", "-i", "1"];
     let run = home.run(&[&run[..], &secret].concat()).expect(3);

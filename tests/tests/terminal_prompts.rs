@@ -1,4 +1,4 @@
-//! `glovebox run` and `resume` on a terminal: what a person is shown and asked, and what becomes of what is typed.
+//! `glovebox run` and `resume` on a terminal: output, prompts and typed input.
 
 use std::process::Command;
 
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use tests::glovebox::{Home, bash, binary, finish, tool_call, wait_until};
 use tests::terminal::TestTerminal;
 
-/// A home in which every action is asked about.
+/// Returns a home in which every action requires approval.
 fn asking_home() -> Home {
     let home = Home::new();
     home.write("asks.toml", "[security]\nconfirmation_policy = \"always\"\n");
     home
 }
 
-/// `glovebox run` in the home's workspace.
+/// Returns the command `glovebox run` in the home's workspace.
 fn run(home: &Home, responses: &Value) -> Command {
     let (model, workspace) = (home.script(responses), home.workspace());
     let mut arguments = vec!["run", "work", "--runtime", "local", "-l", &model];
@@ -28,7 +28,7 @@ fn resume(home: &Home, id: &str) -> Command {
     home.glovebox(&["resume", id, "--config-file", "asks.toml"])
 }
 
-/// The log of the latest conversation.
+/// Returns the log of the latest conversation.
 fn log(home: &Home) -> Vec<Value> {
     let id = &home.conversations()[0];
     home.run(&["conversations", "show", id, "--json"]).expect(0).events()
@@ -47,7 +47,7 @@ fn approval_prompt_ignores_input_typed_before_it() {
     let create = json!({"command": "create", "path": file, "file_text": text});
     let mut terminal =
         TestTerminal::start(&run(&home, &json!([tool_call("str_replace_editor", &create), finish()])));
-    // Long before the prompt.
+    // Typed before the prompt.
     terminal.type_text("y\nyes\ny");
     let prompt =
         terminal.wait_for("approve? [y]es, [n]o, [a]lways edits at this risk in this conversation, [s]top: ");
@@ -65,7 +65,7 @@ fn approval_prompt_ignores_input_typed_before_it() {
         terminal.type_text(no_answer);
         terminal.wait_for("approve?");
     }
-    assert!(!file.exists(), "nothing was approved yet");
+    assert!(!file.exists(), "the file was written before the approval");
     terminal.type_text("Yes\n");
     terminal.wait_for_end(0);
     assert_eq!(std::fs::read_to_string(file).unwrap(), text);
@@ -112,7 +112,7 @@ fn rejection_prompts_for_a_reason_and_the_next_message() {
     assert_eq!(rejected[1]["content"], "The user rejected the action.");
     let contents: Vec<_> =
         select_events(&log, "action", "message").iter().map(|event| &event["args"]["content"]).collect();
-    assert_eq!(contents, ["work", "just finish"], "nobody else speaks for the user");
+    assert_eq!(contents, ["work", "just finish"], "no other user message");
     home.assert_nothing_runs();
 }
 
@@ -139,7 +139,7 @@ fn approval_of_a_command_survives_a_restart() {
     terminal.wait_for("approve?");
     terminal.type_text("a\n");
     let prompt = terminal.wait_for("approve?");
-    assert!(prompt.contains("$ echo other"), "the same command is not asked about: {prompt}");
+    assert!(prompt.contains("$ echo other"), "the approved command is not asked about again: {prompt}");
     terminal.type_text("s\n");
     terminal.wait_for_end(130);
     let id = home.conversations()[0].clone();
@@ -191,7 +191,7 @@ fn input_typed_during_a_run_does_not_reach_the_shell() {
     let mut terminal = TestTerminal::start(&shell);
     wait_until("the command runs", || home.workspace().join("started").exists());
     terminal.type_text("rm -rf everything\nexit");
-    // It is there once it is echoed.
+    // The echo shows that the terminal has received it.
     terminal.wait_for("rm -rf everything\r\nexit");
     std::fs::write(home.workspace().join("go"), "").unwrap();
     terminal.wait_for("ended\r\n");

@@ -88,7 +88,7 @@ fn hostile_config_of_a_clone_starts_nothing() {
             &["clone/config.toml is not trusted", key, "glovebox trust"],
         );
         refused(home.run_in(&clone, &["exec", "--runtime", "local", "--", "true"]), &[key]);
-        // A command that runs nothing reads past it.
+        // A command that runs nothing ignores it.
         let list = home.run_in(&clone, &["conversations", "ls", "--json"]).expect(0);
         assert_eq!(list.stdout.trim(), "[]", "{key}");
         assert!(list.stderr.contains(key), "{}", list.stderr);
@@ -111,7 +111,7 @@ fn file_is_trusted_until_one_byte_changes() {
     std::fs::remove_file(home.path().join("PWNED")).unwrap();
     clone_of(&home, &format!("{}#", host_server(&home)));
     refused(run_in(&home, &clone, &["-l", &model]), &["mcp.stdio_servers"]);
-    // Denied, the rest of it is used.
+    // After a denial the harmless keys are used.
     clone_of(&home, &format!("[agent]\nenable_think = false\n{}", host_server(&home)));
     home.run_in(&clone, &["trust", "--deny"]).expect(0);
     let ended = run_in(&home, &clone, &["-l", &model]).expect(0);
@@ -136,13 +136,13 @@ fn file_that_only_narrows_needs_no_trust() {
     assert!(!ended.stderr.contains("trust"), "{}", ended.stderr);
     let events = ended.events();
     assert_eq!(system(&events)["content"], "Be careful.");
-    // Nor does it replace a prompt of the user's.
+    // It does not replace a prompt of the user either.
     home.write(".glovebox/own.md", "Be very careful.");
     let own = "[core]\nmax_iterations = 5\n[agent]\nsystem_prompt_filename = \"own.md\"\n";
     home.write(".glovebox/config.toml", own);
     refused(run_in(&home, &clone, &["-l", &model]), &["sets agent.system_prompt_filename:"]);
     home.write(".glovebox/config.toml", "[core]\nmax_iterations = 5\n");
-    // A link does not lead to what is outside.
+    // A link out of the folder is not followed.
     std::fs::remove_file(clone.join("prompt.md")).unwrap();
     home.write("id_rsa", "KEY");
     std::os::unix::fs::symlink("../id_rsa", clone.join("prompt.md")).unwrap();
@@ -161,7 +161,7 @@ fn config_that_an_agent_wrote_is_refused_at_resume() {
     let id = &home.conversations()[0];
     refused(home.run_in(&workspace, &["resume", id, "--json"]), &["work/config.toml is not trusted"]);
     refused(run_in(&home, &workspace, &["-l", &model, "-d", "."]), &["mcp.stdio_servers"]);
-    // From elsewhere the file is not looked for.
+    // Started from elsewhere, the program does not read the file.
     home.run(&["resume", id, "--json"]).expect(0);
     assert!(!is_started(&home));
     home.assert_nothing_runs();
@@ -175,7 +175,7 @@ fn resume_is_refused_when_a_link_replaced_the_workspace() {
     let model = home.script(&json!([bash("touch made"), finish()]));
     let resume = |id: &str| home.run(&["resume", id, "--json", "-t", "go on"]);
     let part = "/other: start a new conversation";
-    // In a folder that the user named, and in the conversation's own.
+    // In a given folder, and in the conversation's own.
     for named in [&["-d", "outer/project"][..], &[]] {
         run_in(&home, home.path(), &[&["-l", &model, "-i", "1"], named].concat()).expect(3);
         let id = &home.conversations()[0];
@@ -230,7 +230,7 @@ fn named_config_that_links_out_of_the_workspace_is_refused() {
     home.run(&["trust", "own/agent.md"]).expect(0);
     let arguments = ["-l", &model, "-c", "work/sub/own/agent.md", "-d", "work"];
     refused(run_in(&home, home.path(), &arguments), &["own/agent.md", "link in"]);
-    // Neither is chosen by the workspace here.
+    // Here the workspace chooses neither.
     let arguments = ["-l", &model, "--config-file", "../own/c.toml", "-c", "../own/agent.md", "-d", "."];
     run_in(&home, &home.workspace(), &arguments).expect(0);
     home.assert_nothing_runs();
@@ -263,7 +263,7 @@ fn own_agents_that_the_sandbox_can_write_need_trust() {
     home.write("work/agents/helper.md", "Helps.");
     home.write(".glovebox/config.toml", "[agent.lead]\ndelegates = [\"helper\"]\n");
     std::os::unix::fs::symlink("../work/agents", home.path().join(".glovebox/agents")).unwrap();
-    // As the agent, and as one that tasks are handed to.
+    // As the agent and as a delegate.
     let arguments = |agent| ["-l", &model, "-c", agent, "-d", "work"];
     for agent in ["helper", "lead"] {
         let parts = ["agents/helper.md is not trusted", "configuration that the sandbox can write"];
@@ -272,7 +272,7 @@ fn own_agents_that_the_sandbox_can_write_need_trust() {
     home.run(&["trust", "work/agents/helper.md"]).expect(0);
     for agent in ["helper", "lead"] {
         let events = run_in(&home, home.path(), &arguments(agent)).expect(0).events();
-        // It holds no key, so the sandbox sees it.
+        // It has no key, so it is not hidden from the sandbox.
         assert!(
             events
                 .iter()
@@ -395,7 +395,7 @@ fn agent_file_of_a_folder_chooses_no_model() {
     agent("tools: [finish]");
     let events = run_in(&home, &clone, &["-l", &model, "-c", "helper"]).expect(0).events();
     assert_eq!(system(&events)["content"], "Of the clone.");
-    // One of the user's own is not replaced.
+    // A file of the user is not replaced.
     home.write(".glovebox/agents/helper.md", "---\ntools: [finish]\n---\nThe user's own.");
     let events = run_in(&home, &clone, &["-l", &model, "-c", "helper"]).expect(0).events();
     assert_eq!(system(&events)["content"], "The user's own.");
@@ -439,7 +439,7 @@ fn policy_of_a_folder_needs_trust() {
     run_in(&home, &clone, &["-l", &model]).expect(0);
     home.run_in(&clone, &["trust", "--deny", "policy.toml"]).expect(0);
     refused(run_in(&home, &clone, &["-l", &model]), &["cannot read the policy policy.toml: denied"]);
-    // A link of the folder's to a policy elsewhere is the folder's choice too.
+    // A link in the folder to a policy elsewhere is the folder's choice too.
     home.write("clone/below/readme", "");
     home.write("other/policy.toml", policy);
     std::os::unix::fs::symlink("../../other/policy.toml", clone.join("below/policy.toml")).unwrap();
@@ -538,7 +538,7 @@ fn question_at_a_terminal_is_asked_once() {
         let (mut reader, mut writer) =
             (pair.master.try_clone_reader().unwrap(), pair.master.take_writer().unwrap());
         let (mut seen, mut is_answered, mut piece) = (String::new(), false, [0; 4096]);
-        // The terminal's end reads as an error.
+        // The end of a terminal is read as an error.
         while let Ok(length @ 1..) = reader.read(&mut piece) {
             seen.push_str(&String::from_utf8_lossy(&piece[..length]));
             if !is_answered && seen.contains("to cancel: ") {

@@ -3,8 +3,8 @@
 use serde_json::json;
 use tests::glovebox::{Home, bash, finish};
 
-/// All keys of the template, with its values where they are plain defaults. What no TOML file can hold is left out:
-/// `native_tool_calling = None`, and of the alternative condensers all but one.
+/// All keys of the template, with its default values. Omitted is what TOML cannot express: `native_tool_calling = None`,
+/// and all alternative condensers but one.
 const TEMPLATE: &str = r#"
 [core]
 workspace_base = "./workspace"
@@ -188,7 +188,7 @@ fn whole_template_runs_a_task() {
         ended.events().iter().any(|event| event["content"].as_str().is_some_and(|text| text == "template"))
     );
     assert!(!ended.stderr.contains("unknown"), "{}", ended.stderr);
-    // The keys that have no effect, each with what there is instead.
+    // The keys without effect, each with its replacement.
     for part in ["core.run_as_openhands (", "sandbox.runtime_extra_deps (", "llm.custom_tokenizer ("] {
         assert!(ended.stderr.contains(part), "{part} in: {}", ended.stderr);
     }

@@ -1,4 +1,4 @@
-//! Workspaces that are made ready before the agent begins: cloned, initialized, with their own scripts.
+//! Set-up of workspaces before the agent starts: clones, new repositories and scripts.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +9,8 @@ use tests::glovebox::{CompletedRun, Home, bash, finish, wait_until};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
 
-/// A home with a repository to clone: a branch `side`, and what V0 looks for in it. Nothing without git, as on machines
-/// that have none; a build machine has it.
+/// Returns a home with a repository to clone, which has a branch `side` and V0's files. `None` without git; with `CI=true`
+/// that is a failure.
 fn home_with_origin(setup: &str) -> Option<Home> {
     let found = Command::new("git").arg("--version").output().is_ok();
     assert!(found || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no git on a build machine");
@@ -19,7 +19,7 @@ fn home_with_origin(setup: &str) -> Option<Home> {
         return None;
     }
     let home = Home::new();
-    // The repository lies in a home, which an isolated sandbox does not see.
+    // An isolated sandbox does not see the repository in the home.
     home.write(".glovebox/config.toml", "[sandbox]\nunsafe_local = true\n");
     home.write(".gitconfig", "[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n");
     std::fs::create_dir_all(home.path().join("origin/.openhands")).unwrap();
@@ -76,7 +76,7 @@ fn origin(home: &Home) -> String {
     home.path().join("origin").to_str().unwrap().to_owned()
 }
 
-/// The steps of the set-up, each with its endings.
+/// Returns the steps of the set-up, each with its observations.
 fn steps(events: &[Value]) -> Vec<(String, Vec<Value>)> {
     let started = events.iter().filter(|event| event["action"] == "run" && event["source"] == "environment");
     started
@@ -89,14 +89,14 @@ fn steps(events: &[Value]) -> Vec<(String, Vec<Value>)> {
 
 fn exit_codes(events: &[Value]) -> Vec<i64> {
     let code = |(thought, ended): (String, Vec<Value>)| {
-        assert_eq!(ended.len(), 1, "{thought} has exactly one ending");
+        assert_eq!(ended.len(), 1, "{thought} has exactly one terminal event");
         ended[0]["extras"]["metadata"]["exit_code"].as_i64().unwrap_or(-1)
     };
     steps(events).into_iter().map(code).collect()
 }
 
-/// What the agent's own commands said.
-fn agent_heard(events: &[Value]) -> Vec<String> {
+/// Returns the outputs of the agent's own commands.
+fn agent_outputs(events: &[Value]) -> Vec<String> {
     let own = events.iter().filter(|event| event["action"] == "run" && event["source"] == "agent");
     own.map(|action| {
         let ended = events.iter().find(|event| event["cause"] == action["id"]).unwrap();
@@ -105,7 +105,7 @@ fn agent_heard(events: &[Value]) -> Vec<String> {
     .collect()
 }
 
-/// The whole log of the only conversation, as the store has it.
+/// Returns the id and the stored log of the only conversation.
 fn log(home: &Home) -> (String, Vec<Value>) {
     let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
     let id = list[0]["conversation_id"].as_str().unwrap().to_owned();
@@ -132,11 +132,11 @@ fn repository_is_cloned_and_set_up_before_the_agent_starts() {
     let titles: Vec<_> = steps(&events).into_iter().map(|(title, _)| title).collect();
     let cloning = format!("Cloning file://{}, branch side", origin(&home));
     assert_eq!(titles, [&cloning, "Running the set-up script", "Installing the commit hook"]);
-    assert_eq!(agent_heard(&events), ["origin\nmade\nkept\non-side\nside", "hook"]);
+    assert_eq!(agent_outputs(&events), ["origin\nmade\nkept\non-side\nside", "hook"]);
     let states: Vec<_> = events.iter().filter_map(|event| event["extras"]["agent_state"].as_str()).collect();
     assert_eq!(states, ["loading", "running", "finished"]);
 
-    // The record that a resume reads.
+    // A resume reads this record.
     let setup = json!({"from": "repository", "url": format!("file://{}", origin(&home)), "branch": "side"});
     assert_eq!(events[0]["args"]["setup"], setup);
     let (id, _) = log(&home);
@@ -161,7 +161,7 @@ fn setup_continues_when_the_host_was_killed() {
     let (_, events) = log(&home);
     assert_eq!(read(&counter), "run\n", "the script ran once");
     assert_eq!(exit_codes(&events), [0, 0, 0]);
-    assert_eq!(agent_heard(&events), ["made"]);
+    assert_eq!(agent_outputs(&events), ["made"]);
     home.assert_nothing_runs();
 }
 
@@ -198,36 +198,36 @@ fn setup_step_runs_again_on_resume_when_it_was_interrupted() {
     home.write("work/go", "");
     let (id, _) = log(&home);
     let resumed = home.run(&["resume", &id, "--json"]).expect(0).events();
-    // Another sandbox: the clone is found, the rest is done in it.
+    // In another sandbox, the clone is found and the remaining steps run.
     assert_eq!(exit_codes(&resumed), [0, 0, 0]);
-    assert_eq!(agent_heard(&resumed), ["made"]);
+    assert_eq!(agent_outputs(&resumed), ["made"]);
     assert_eq!(read(&counter), "run\nrun\n");
     home.assert_nothing_runs();
 }
 
 #[test]
 fn setup_script_has_no_silence_timeout() {
-    // Longer than the ten seconds of silence after which an agent's command is answered.
+    // Longer than the silence timeout of an agent's command, 10 s.
     let Some(home) = home_with_origin("sleep 12; echo made > made\n") else { return };
     let model = home.script(&json!([bash("cat made"), finish()]));
     let run = home.run(&borrowed(&arguments(&home, &model, &origin(&home)))).expect(0);
-    assert_eq!(agent_heard(&run.events()), ["made"]);
+    assert_eq!(agent_outputs(&run.events()), ["made"]);
     home.assert_nothing_runs();
 }
 
 #[test]
 fn agent_starts_and_is_notified_when_setup_fails() {
-    // It ends its shell, too.
+    // The script exits its shell too.
     let Some(home) = home_with_origin("echo 'no such package'; exit 3\n") else { return };
     let model = home.script(&json!([bash("basename $PWD; ls .git/hooks/pre-commit"), finish()]));
     let run = home.run(&borrowed(&arguments(&home, &model, &origin(&home)))).expect(0);
     let events = run.events();
     assert_eq!(exit_codes(&events), [0, 3, 0]);
-    assert_eq!(agent_heard(&events), ["origin\n.git/hooks/pre-commit"]);
+    assert_eq!(agent_outputs(&events), ["origin\n.git/hooks/pre-commit"]);
     home.assert_nothing_runs();
 }
 
-/// One line that says why, and a way to go on.
+/// Checks that the run failed with these parts in its error.
 #[track_caller]
 fn stopped(ended: &CompletedRun, parts: &[&str]) {
     assert_eq!(ended.code, 1, "{ended:?}");
@@ -240,7 +240,7 @@ fn stopped(ended: &CompletedRun, parts: &[&str]) {
 fn failed_clone_is_reported_without_credentials_and_retryable() {
     let Some(home) = home_with_origin("") else { return };
     let model = home.script(&json!([finish()]));
-    // Nobody listens there.
+    // No server listens on this port.
     let repository = "http://me:hunter2@127.0.0.1:1/o/project.git";
     let run = ["run", "-t", "x", "-l", &model, "--runtime", "local", "--selected-repo", repository];
     let ended = home.run(&run);
@@ -276,7 +276,7 @@ fn empty_workspace_becomes_a_repository_when_configured() {
     home.write(".glovebox/config.toml", "[core]\ninit_git_in_empty_workspace = true\n");
     let model = home.script(&json!([bash("git status --short && git branch --show-current"), finish()]));
     let run = home.run(&["run", "--json", "-t", "x", "-l", &model, "--runtime", "local"]).expect(0);
-    assert_eq!((exit_codes(&run.events()), agent_heard(&run.events())), (vec![0], vec!["main".to_owned()]));
+    assert_eq!((exit_codes(&run.events()), agent_outputs(&run.events())), (vec![0], vec!["main".to_owned()]));
     home.assert_nothing_runs();
 }
 
@@ -296,7 +296,7 @@ fn setup_skips_git_steps_when_image_has_no_git() {
         "{reason}"
     );
 
-    // A folder's own script needs none.
+    // The folder's own script needs no git.
     std::fs::create_dir(home.workspace().join(".glovebox")).unwrap();
     home.write("work/.glovebox/setup.sh", "echo made > made\n");
     home.write("work/.glovebox/pre-commit.sh", "true\n");
@@ -306,13 +306,13 @@ fn setup_skips_git_steps_when_image_has_no_git() {
     let folder = home.workspace();
     let run = home.run(&[&docker, ["-d", folder.to_str().unwrap()].as_slice()].concat()).expect(0);
     assert_eq!(
-        (exit_codes(&run.events()), agent_heard(&run.events())),
+        (exit_codes(&run.events()), agent_outputs(&run.events())),
         (vec![0, 127], vec!["made".to_owned()])
     );
     home.assert_nothing_runs();
 }
 
-/// V0's repository of an organization: `OWNER/.openhands`.
+/// V0's repository of an organization is `OWNER/.openhands`.
 #[test]
 fn organizations_knowledge_is_recalled() {
     let Some(home) = home_with_origin("") else { return };

@@ -70,7 +70,7 @@ pub async fn cancel_kills_the_process_tree_and_completes_the_action(backend: &dy
     // The brackets keep the search from finding itself.
     let search = format!("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep [9]{own}'");
     let found = run(&*sandbox, 2, &search).await.content;
-    assert_eq!(found.lines().next(), Some("0"), "{found}"); // after it bash may say what became of its jobs
+    assert_eq!(found.lines().next(), Some("0"), "{found}"); // bash may report its jobs after it
     sandbox.cancel(&id(1)).await.unwrap();
     sandbox.cancel(&id(99)).await.unwrap();
     remove(backend, sandbox).await;

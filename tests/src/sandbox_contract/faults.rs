@@ -77,7 +77,7 @@ pub async fn idle_connection_is_established_again_when_cut(backend: &dyn FaultIn
     for number in 2..7 {
         assert!(backend.cut_connection(&name).await > 0);
         if number % 2 == 0 {
-            sleep(Duration::from_millis(100)).await; // the break may or may not be known when the next is asked for
+            sleep(Duration::from_millis(100)).await; // the client may or may not have noticed the cut by then
         }
         assert_eq!(run(&*sandbox, number, "echo $color").await.content.trim(), "green");
     }

@@ -167,7 +167,7 @@ pub struct DirectServerBackend {
 
 /// An action server on a local port and its folder, both removed on drop.
 pub struct RunningServer {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     process: Child,
     folder: TempDir,
@@ -264,7 +264,7 @@ impl ManualServerProvider {
     fn client(&self, sandbox: &SandboxId) -> Result<RemoteServerProvider, SandboxError> {
         let servers = self.servers.lock().unwrap();
         let server = servers.get(sandbox).map(RunningServer::client);
-        server.ok_or_else(|| SandboxError::Lost { detail: "nobody started it".into() })
+        server.ok_or_else(|| SandboxError::Lost { detail: "the server was not started".into() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The browser where sandboxes are not ordinary: on another machine, and isolated on this one.
+//! The browser in sandboxes on a remote host and in isolated ones.
 
 use protocol::sandbox_api::ActionRequest;
 use sandbox::IsolationKind;
@@ -19,7 +19,7 @@ async fn page_on_a_remote_loopback_is_browsed_over_ssh() {
     fixture.end().await;
 }
 
-/// The browser and the kernel of cells find what they need in what a sandbox sees.
+/// The browser and the IPython kernel find their files inside the isolation.
 #[tokio::test(flavor = "multi_thread")]
 async fn browser_and_ipython_read_the_workspace_under_landlock() {
     let Some(backend) = LocalBackend::isolated(IsolationKind::Landlock).await else { return };
@@ -30,7 +30,7 @@ async fn browser_and_ipython_read_the_workspace_under_landlock() {
     let seen = fixture.act(&format!("goto('file://{folder}/page.html')")).await.expect_success();
     seen.has("Title: Of the workspace").has("button 'Go'");
     if let Some(packages) = packages("ipython", include_str!("../../ipython.txt"), &[]) {
-        // In the workspace a sandbox sees them, wherever this repository lies.
+        // The sandbox sees the workspace, but not necessarily this repository.
         let copying = std::process::Command::new("cp").arg("-r").arg(packages).arg(folder).status().unwrap();
         assert!(copying.success());
         let code = format!("open('{folder}/page.html').read().count('button')");

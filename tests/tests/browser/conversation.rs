@@ -1,4 +1,4 @@
-//! The agent's tool, from the model's call to what the model is told.
+//! The agent's browser tool, from the model's call to the response that the model receives.
 
 use serde_json::{Value, json};
 use tests::glovebox::{CompletedRun, Home, finish, tool_call};
@@ -52,13 +52,13 @@ fn agent_uses_a_page_and_sees_no_secret() {
     let saved: Value =
         serde_json::from_slice(&std::fs::read(home.path().join("saved.json")).unwrap()).unwrap();
     let pictures = saved.as_array().unwrap().iter().map(|event| &event["extras"]["screenshot"]);
-    assert!(pictures.filter_map(Value::as_str).all(str::is_empty), "only the log has them");
+    assert!(pictures.filter_map(Value::as_str).all(str::is_empty), "the trajectory has pictures");
     home.assert_nothing_runs();
 }
 
-/// The pictures of the pages that an agent saw, without marks and with them, and the texts of the pages.
+/// Returns the pictures of each page that an agent saw, without and with marks, and the page's text.
 fn pictures(home: &Home, agent: &str) -> Vec<(String, String, String)> {
-    // A click counts the elements that are above the page.
+    // A click on the page counts the elements on top of it.
     let page = "<title>Shop</title><dialog><button onclick=\"this.textContent = \
                 document.querySelectorAll('[popover]').length + ' marks'\">Buy</button></dialog>\
                 <p>Nothing to press</p><script>document.querySelector('dialog').showModal()</script>";
@@ -85,7 +85,7 @@ fn visual_browsing_agent_is_shown_pages_with_marks() {
     for picture in [plain, marked] {
         assert!(picture.starts_with("data:image/jpeg;base64,"), "{picture:.40}");
     }
-    // A frame in the middle of an even page takes more to tell.
+    // A frame on an otherwise even page makes the picture larger.
     assert!(marked.len() > plain.len(), "{} {}", marked.len(), plain.len());
     assert!(first.contains("[2] button 'Buy'"), "{first}");
     assert!(second.contains("button '0 marks'"), "the marks are gone: {second}");

@@ -1,4 +1,4 @@
-//! Crashes, of pages, of the browser and of the host; and what is cancelled.
+//! Crashes of pages, of the browser and of the host; cancelled actions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tests::sandbox_contract::faults::FaultInjection as _;
 
 use super::fixture::{BrowserFixture, interactive};
 
-/// Kills the sandbox's browser, or a page of it.
+/// Returns a command that kills the sandbox's browser or one of its pages.
 fn kill(pattern: &str) -> String {
     format!("for p in $(pgrep -f {pattern}); do kill -9 $p; done")
 }
 
 impl BrowserFixture {
-    /// The processes of this sandbox's browser have its folder among their arguments.
+    /// Returns the profile folder, which is an argument of each process of this sandbox's browser.
     fn profile(&self) -> String {
         format!("glovebox-browse[r]-{}/profile", self.sandbox.lease().boot_id)
     }
@@ -41,7 +41,7 @@ async fn browser_is_restarted_and_agent_notified_when_killed() {
     let seen = fixture.act("noop(1)").await.expect_success();
     seen.has("The browser had exited. This is a new one");
     assert_eq!(seen.page.url, "about:blank");
-    // And in the middle of an action.
+    // During an action.
     let killing = async {
         fixture.arrival().await;
         fixture.run(&kill(&fixture.profile())).await
@@ -63,7 +63,7 @@ async fn page_is_found_and_no_call_repeated_when_host_restarts() {
     let (id, asked) = (again.clone(), request.clone());
     let first = tokio::spawn(async move { sandbox.execute(&id, &asked, &|_| {}).await });
     fixture.arrival().await;
-    // As a killed host: its tasks end without a word.
+    // Aborts the tasks as a killed host would.
     first.abort();
     fixture.backend.cut_connection(&fixture.sandbox.lease().sandbox_id).await;
     fixture.restart_host().await;
@@ -84,7 +84,7 @@ async fn page_is_found_and_no_call_repeated_when_host_restarts() {
 async fn connection_of_a_killed_host_receives_no_responses() {
     let mut fixture = BrowserFixture::new().await;
     fixture.act("goto('SITE/form')").await.expect_success();
-    // A killed host ends no program: its link stays open, and still reads.
+    // The program that a killed host started continues to read from its connection.
     let left = Arc::clone(&fixture.sandbox);
     fixture.restart_host().await;
     fixture.act("noop(1)").await.expect_success().has("heading 'Sign up'");
@@ -117,7 +117,7 @@ async fn cancelled_browser_action_ends_immediately() {
     assert!(observed.content.contains("it was cancelled"), "{observed:?}");
     assert!(matches!(&observed.kind, ObservationKind::Browse(page) if page.error));
     assert!(started.elapsed() < Duration::from_secs(10));
-    // Who asks again for the latest one hears the same.
+    // A repeated request for the latest action returns the same result.
     assert_eq!(fixture.perform(id, &request).await.unwrap(), observed);
     fixture.act("goto('SITE/second')").await.expect_success().has("Title: Second");
     fixture.end().await;

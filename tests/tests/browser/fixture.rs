@@ -1,4 +1,4 @@
-//! A sandbox with a browser, and pages for it on loopback.
+//! A sandbox with a browser and an HTTP server with pages on loopback.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,15 +23,15 @@ use tokio::task::AbortHandle;
 
 use super::pages;
 
-/// What is left behind is removed, and the server is ended.
+/// A sandbox with a browser, and the server of its pages. [`end`](Self::end) removes both.
 pub(super) struct BrowserFixture<B = LocalBackend> {
     pub(super) backend: B,
     provider: Arc<dyn SandboxProvider>,
     pub(super) sandbox: Arc<dyn Sandbox>,
-    /// Where the pages are: `http://127.0.0.1:…`.
+    /// URL of the pages, such as `http://127.0.0.1:8000`.
     pub(super) site: String,
     server: AbortHandle,
-    /// Told by each request for `SITE/arrived`, which tells a test how far an action has come.
+    /// Notified by each request for `SITE/arrived`, which shows the progress of an action.
     arrived: Arc<Notify>,
     next: AtomicU32,
 }
@@ -61,7 +61,7 @@ impl<B: Backend> BrowserFixture<B> {
         id(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Makes calls, in which `SITE` is where the pages are.
+    /// Runs browser calls, in which `SITE` stands for the URL of the pages.
     pub(super) async fn act(&self, calls: &str) -> PageObservation {
         PageObservation::from_observation(
             self.perform(self.next_id(), &interactive(&calls.replace("SITE", &self.site), 60.0))
@@ -75,9 +75,9 @@ impl<B: Backend> BrowserFixture<B> {
         id: ActionId,
         request: &ActionRequest,
     ) -> Result<Observation, SandboxError> {
-        // Nothing here takes longer than the browser's own bounds.
+        // Longer than the browser's own timeouts.
         let performed = self.sandbox.execute(&id, request, &|_| {});
-        tokio::time::timeout(Duration::from_secs(150), performed).await.expect("an action has an ending")
+        tokio::time::timeout(Duration::from_secs(150), performed).await.expect("the action completes")
     }
 
     pub(super) async fn browse(&self, page: &str) -> PageObservation {
@@ -91,12 +91,12 @@ impl<B: Backend> BrowserFixture<B> {
         tokio::time::timeout(Duration::from_secs(60), self.arrived.notified()).await.expect("it arrives");
     }
 
-    /// Runs a command beside the browser.
+    /// Runs a command in the sandbox.
     pub(super) async fn run(&self, text: &str) -> String {
         self.perform(self.next_id(), &command(text)).await.unwrap().content
     }
 
-    /// As a host does that starts anew, after the one before it was killed.
+    /// Attaches to the sandbox as a restarted host would.
     pub(super) async fn restart_host(&mut self) {
         self.provider = browsing(&self.backend);
         self.sandbox = Arc::from(self.provider.attach(self.sandbox.lease()).await.unwrap());
@@ -104,7 +104,7 @@ impl<B: Backend> BrowserFixture<B> {
 
     pub(super) async fn end(self) {
         let id = self.sandbox.lease().sandbox_id.clone();
-        // An isolated sandbox has a `/tmp` of its own, which goes with it.
+        // An isolated sandbox has its own `/tmp`, which is removed with it.
         let folders = self.run("cd ${TMPDIR:-/tmp}/glovebox-browser-* && pwd").await;
         let folder = folders.split_whitespace().next().unwrap();
         assert!(folder.contains("/glovebox-browser-"), "{folders}");
@@ -125,7 +125,7 @@ pub(super) fn interactive(calls: &str, timeout: f64) -> ActionRequest {
     ActionRequest::new(SandboxAction::BrowseInteractive(action), Some(timeout))
 }
 
-/// A page as it was observed.
+/// The observation of a page.
 #[derive(Debug)]
 pub(super) struct PageObservation {
     pub(super) text: String,
@@ -138,7 +138,7 @@ impl PageObservation {
         Self { text: observation.content, page: *page }
     }
 
-    /// That it went well.
+    /// Checks that no call failed.
     #[track_caller]
     pub(super) fn expect_success(self) -> Self {
         assert_eq!(self.page.last_browser_action_error, "", "{}", self.text);
@@ -159,7 +159,7 @@ impl PageObservation {
         self
     }
 
-    /// The id of the element whose line has this.
+    /// Returns the id of the element whose line contains `part`.
     #[track_caller]
     pub(super) fn element_id(&self, part: &str) -> String {
         let line = self.text.lines().find(|line| line.contains(part) && line.trim_start().starts_with('['));
@@ -171,19 +171,19 @@ impl PageObservation {
 async fn serve(arrived: Arc<Notify>) -> (String, AbortHandle) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let site = format!("http://{}", listener.local_addr().unwrap());
-    let tell = async move || arrived.notify_one();
-    let routes = Router::new().route("/arrived", get(tell)).route("/{page}", get(page));
+    let notify = async move || arrived.notify_one();
+    let routes = Router::new().route("/arrived", get(notify)).route("/{page}", get(page));
     let server = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
     (site, server.abort_handle())
 }
 
 async fn page(Path(page): Path<String>) -> Response {
     match page.as_str() {
-        // Its beginning comes, its end never.
+        // The first part is sent, the rest never.
         "endless" => {
-            let started = futures_util::stream::iter([Ok::<_, std::io::Error>("<h1>started</h1>")]);
+            let first = futures_util::stream::iter([Ok::<_, std::io::Error>("<h1>started</h1>")]);
             let never = futures_util::stream::pending();
-            let body = Body::from_stream(futures_util::StreamExt::chain(started, never));
+            let body = Body::from_stream(futures_util::StreamExt::chain(first, never));
             ([(CONTENT_TYPE, "text/html")], body).into_response()
         }
         "silent" => std::future::pending().await,

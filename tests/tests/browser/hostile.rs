@@ -1,11 +1,11 @@
-//! Pages that would rather not be looked at.
+//! Hostile pages: huge, endless or deceptive.
 
 use std::time::{Duration, Instant};
 
 use super::fixture::{BrowserFixture, interactive};
 
-/// What is told of any page, in bytes: what the model can read.
-const LONGEST_OBSERVATION: usize = 60_000;
+/// Maximum bytes of an observation.
+const MAX_OBSERVATION_BYTES: usize = 60_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn observation_is_bounded_for_pages_of_any_size() {
@@ -21,13 +21,13 @@ async fn observation_is_bounded_for_pages_of_any_size() {
         let started = Instant::now();
         let seen = fixture.act(&format!("goto('SITE/{page}')")).await.expect_success();
         seen.has(part);
-        assert!(seen.text.len() < LONGEST_OBSERVATION, "{page}: {}", seen.text.len());
+        assert!(seen.text.len() < MAX_OBSERVATION_BYTES, "{page}: {}", seen.text.len());
         assert!(started.elapsed() < Duration::from_secs(60), "{page}: {:?}", started.elapsed());
     }
-    // It may be more than Chromium itself can bear.
+    // The page may crash Chromium.
     let seen = fixture.act("goto('SITE/longest-text')").await;
     assert!(seen.text.contains("heading 'Long'") || seen.page.error, "{}", seen.text);
-    assert!(seen.text.len() < LONGEST_OBSERVATION);
+    assert!(seen.text.len() < MAX_OBSERVATION_BYTES);
     fixture.act("goto('SITE/many-nodes')").await.has("The page is too large to be described as a whole");
     fixture.act("scroll(0, 1000)").await.expect_success().has("Content above the viewport is omitted.");
 

@@ -1,4 +1,4 @@
-//! A real browser in a real sandbox, and pages that are served here.
+//! A real browser in a real sandbox, with pages that the test serves.
 
 mod backends;
 mod conversation;
@@ -38,11 +38,11 @@ async fn page_is_opened_and_observed_in_v0_s_format() {
     assert_eq!(jpeg_size(&picture), (1280, 720));
     assert!(picture.len() < 300_000, "{}", picture.len());
     let own = fixture.run("ls ${TMPDIR:-/tmp}/glovebox-browser-*/profile").await;
-    assert!(own.contains("org.chromium.Chromium"), "its temporary files go with it: {own}");
+    assert!(own.contains("org.chromium.Chromium"), "temporary files outside of the profile: {own}");
     fixture.end().await;
 }
 
-/// Width and height, as the frame's header says.
+/// Returns the width and height from the header of the JPEG frame.
 fn jpeg_size(picture: &[u8]) -> (u16, u16) {
     assert!(picture.starts_with(&[0xff, 0xd8]) && picture.ends_with(&[0xff, 0xd9]), "a whole JPEG");
     let mut at = 2;
@@ -83,10 +83,14 @@ async fn form_is_filled_in_and_submitted() {
     seen.has("StaticText 'a b! ArrowDown'").has("'Keys', focused, value='a'");
 
     let poke = seen.element_id("generic '', clickable");
-    for (call, told) in
+    for (call, expected) in
         [("click('P')", "poked"), ("dblclick('P')", "twice"), ("click('P', 'right')", "right")]
     {
-        fixture.act(&call.replace('P', &poke)).await.expect_success().has(&format!("StaticText '{told}'"));
+        fixture
+            .act(&call.replace('P', &poke))
+            .await
+            .expect_success()
+            .has(&format!("StaticText '{expected}'"));
     }
     fixture.act(&format!("hover('{send}')\nhover('{poke}')")).await.expect_success().has("Title: over");
     fixture.end().await;

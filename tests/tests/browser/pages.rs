@@ -1,4 +1,4 @@
-//! The pages that the tests open.
+//! The pages that the tests open. Unknown names return an error page.
 
 pub(super) fn html(page: &str) -> String {
     match page {
@@ -37,7 +37,7 @@ pub(super) fn html(page: &str) -> String {
         }
         "many-nodes" => format!("<h1>Many</h1>{}", "<div><button>y</button></div>".repeat(50_000)),
         "deep" => {
-            // The parser would flatten it.
+            // Created by a script, because the HTML parser limits the depth.
             "<h1>Deep</h1><script>let at = document.body; for (let i = 0; i < 1000; i++) { \
              at = at.appendChild(document.createElement('div')) } at.textContent = 'bottom'</script>"
                 .to_owned()

@@ -28,7 +28,7 @@ fn folder_is_unchanged_when_copied_in_and_out() {
         assert!(compared.status.success(), "{compared:?}");
         assert_eq!(std::fs::read_link(target.join("link")).unwrap(), Path::new("plain"));
         assert_eq!(target.join("run.sh").metadata().unwrap().permissions().mode() & 0o777, 0o755);
-        // Into a folder that is there, and its contents alone.
+        // Into an existing folder, and only the contents.
         fixture.run(&["cp", &fixture.path("in/side"), target.to_str().unwrap()]).expect(0);
         assert!(target.join("side/deep/er/-rf").exists());
         fixture.run(&["cp", &format!("{}/.", source.display()), &format!("{name}:")]).expect(0);
@@ -72,12 +72,12 @@ fn link_out_of_the_folder_is_skipped_and_reported() {
         let target = fixture.home.path().join("t");
         assert!(std::fs::symlink_metadata(target.join("out")).is_err());
         assert_eq!(std::fs::read_to_string(target.join("in")).unwrap(), "x\n");
-        // The same on the way in.
+        // The same for uploads.
         symlink("/etc/passwd", target.join("out")).unwrap();
         let copied = fixture.run(&["cp", "t", &fixture.path("u")]).expect(1);
         assert!(copied.stderr.contains("left out out: "), "{copied:?}");
         assert_eq!(fixture.exec(&["ls", "u"]).expect(0).stdout, "file\nin\n");
-        // A link that is here already is not gone through.
+        // An existing link in the target is not followed.
         std::fs::remove_dir_all(&target).unwrap();
         std::fs::create_dir(&target).unwrap();
         symlink(fixture.home.path(), target.join("t")).unwrap();

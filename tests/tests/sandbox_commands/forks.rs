@@ -1,4 +1,4 @@
-//! `glovebox sandbox fork` and `snapshot`, and that no image stays which nobody asked for.
+//! `glovebox sandbox fork` and `snapshot`: no image remains without a request.
 
 use engine::sandbox::{SandboxProvider as _, SnapshotPurpose};
 use sandbox::{DockerConfig, DockerProvider, HostSecret};
@@ -18,7 +18,7 @@ fn fork_has_the_files_and_its_image_is_removed_with_it() {
     fixture.exec(&["sh", "-c", "echo one > file"]).expect(0);
     refused(&fixture.run(&["fork", &name, &fork, "--env", "GLOVEBOX_NO_SUCH"]), 2, "GLOVEBOX_NO_SUCH");
     fixture.run(&["fork", &name, &fork, "--volume", "/no/such/folder:/x"]).expect(1);
-    assert_eq!(snapshots(&fixture), Vec::<Value>::new(), "of forks that failed");
+    assert_eq!(snapshots(&fixture), Vec::<Value>::new(), "images of failed forks");
 
     assert_eq!(fixture.run(&["fork", &name, &fork]).expect(0).stdout, format!("{fork}\n"));
     assert_eq!(fixture.run(&["exec", &fork, "--", "cat", "file"]).expect(0).stdout, "one\n");

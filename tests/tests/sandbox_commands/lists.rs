@@ -1,4 +1,4 @@
-//! Making, listing, pruning and removing; and what is refused.
+//! Creation, lists, pruning and removal of sandboxes, and refused requests.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -19,7 +19,7 @@ fn sandbox_is_created_listed_and_removed() {
         assert_eq!((&list[0]["made"], &list[0]["runtime"]), (&"by hand".into(), &fixture.runtime.into()));
         let table = fixture.run(&["ls"]).expect(0).stdout;
         assert!(table.starts_with("NAME") && table.contains(&name) && table.contains("by hand"), "{table}");
-        // Made by hand, it is for nobody else to remove, and its name is taken.
+        // A sandbox that a user created is not swept, and its name is taken.
         assert_eq!(fixture.run(&["prune"]).expect(0).stdout, "");
         refused(&fixture.run(&["create", &name]), 2, "already");
         assert_eq!(fixture.exec(&["sh", "-c", "echo $COLOR"]).expect(0).stdout, "green\n");

@@ -1,4 +1,4 @@
-//! `glovebox sandbox …` as its users meet it: the program itself, in local sandboxes and in containers.
+//! `glovebox sandbox …` with the real program, in local sandboxes and in containers.
 
 mod copies;
 mod forks;
@@ -14,7 +14,7 @@ use tests::glovebox::{CompletedRun, Home};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
 
-/// A home with one sandbox, called `box`, at one runtime.
+/// A home with one sandbox, named `box`, of one runtime.
 struct SandboxFixture {
     home: Home,
     runtime: &'static str,
@@ -25,7 +25,7 @@ impl SandboxFixture {
         Self::create(Home::new(), "local", &[])
     }
 
-    /// Nothing without an engine.
+    /// Returns `None` without an engine.
     fn docker() -> Option<Self> {
         let image = DockerBackend::busybox()?.image()?;
         Some(Self::create(Home::new(), "docker", &["--image", &image]))
@@ -43,7 +43,7 @@ impl SandboxFixture {
         fixture
     }
 
-    /// Containers of all tests lie together.
+    /// Returns the sandbox's name. It is unique, because all tests share the engine.
     fn name(&self) -> String {
         let folder = self.home.path().file_name().unwrap().to_str().unwrap();
         format!("box{}", folder.trim_start_matches('.'))
@@ -70,7 +70,7 @@ impl SandboxFixture {
         serde_json::from_str(&self.run(&["ls", "--json"]).expect(0).stdout).unwrap()
     }
 
-    /// Removes the sandbox, and checks that nothing is left.
+    /// Removes the sandbox and checks that nothing is left.
     fn end(self) {
         self.run(&["rm", "--all"]).expect(0);
         assert_eq!(self.list(), Vec::<Value>::new());
@@ -78,7 +78,7 @@ impl SandboxFixture {
     }
 }
 
-/// What a failed test has left.
+/// Removes what a failed test left.
 impl Drop for SandboxFixture {
     fn drop(&mut self) {
         let _ = self.run(&["rm", "--all"]);

@@ -29,7 +29,7 @@ fn port_on_another_address_is_bound_when_it_is_named() {
 #[test]
 fn forwarded_port_serves_concurrent_connections() {
     let fixture = SandboxFixture::create(Home::new(), "local", &["--unsafe-local"]);
-    // A server that answers each connection with what it heard; it is this test's, which a local sandbox reaches.
+    // An echo server of this test, which a local sandbox can reach.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let inside = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -69,7 +69,7 @@ fn forwarded_port_serves_concurrent_connections() {
     fixture.end();
 }
 
-/// A command that goes on until it is interrupted; killed when the test fails before.
+/// A `port` command, killed on drop.
 struct PortForward(Child);
 
 impl PortForward {

@@ -28,14 +28,14 @@ fn exec_has_the_streams_and_exit_code_of_its_program() {
         writing.join().unwrap();
         assert!(output.status.success() && output.stdout == input, "{}", output.stdout.len());
 
-        // Nobody reads it any more: it is ended, not left.
+        // A program whose output has no reader is terminated.
         let mut yes =
             fixture.command(&["exec", &fixture.name(), "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut first = [0; 2];
         yes.stdout.take().unwrap().read_exact(&mut first).unwrap();
         assert_eq!((&first, yes.wait().unwrap().code()), (b"y\n", Some(141)));
 
-        // All that it writes comes with its end.
+        // Its output is written only when it ends.
         for (full, code) in [(true, 1), (false, 141)] {
             let words = ["exec", &fixture.name(), "--", "echo", "short"];
             assert_eq!(fixture.command(&words).stdout(unwritable(full)).status().unwrap().code(), Some(code));
@@ -58,7 +58,7 @@ fn program_in_the_sandbox_ends_when_exec_is_interrupted() {
         assert_eq!(line, "started\n");
         kill_process(Pid::from_child(&exec), Signal::INT).unwrap();
         assert_eq!(exec.wait().unwrap().code(), Some(130));
-        wait_until("the program inside is gone", || {
+        wait_until("the program in the sandbox has exited", || {
             fixture.exec(&["sh", "-c", "kill -0 $(cat pid) 2>&-"]).code != 0
         });
         fixture.end();

@@ -1,4 +1,4 @@
-//! `glovebox sandbox shell`, on terminals of the test's own.
+//! `glovebox sandbox shell` on terminals of the test.
 
 use portable_pty::PtySize;
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,12 +16,12 @@ fn shell_has_a_terminal_with_size_and_signals() {
         shell.wait_for("33 101");
         let size = PtySize { rows: 20, cols: 72, pixel_width: 0, pixel_height: 0 };
         shell.pair.master.resize(size).unwrap();
-        // The size goes before the keys that come after it, but the signal may come after them.
+        // The new size arrives before the keys that follow it, but its signal may arrive after them.
         shell.type_text("until stty size | grep '^20 72$'; do sleep 0.05; done\r");
         shell.wait_for("20 72\r\n");
         shell.type_text("echo started''; sleep 1000; echo $?''x\r");
         shell.wait_for("started\r\n");
-        // One that comes while the shell is starting the program is its own, and it goes on.
+        // The shell may receive the interrupt while it starts the program. Then it is typed again.
         shell.type_until("\x03echo still'' here\r", "still here");
         shell.type_until_end("exit 9\r", 9);
         fixture.end();

@@ -1,4 +1,4 @@
-//! Folders of the host and volumes of the engine inside: who owns what is made there, and what cannot be used.
+//! Folders of the host and volumes of the engine in containers: the owner of new files, and unusable mounts.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
@@ -8,8 +8,8 @@ use engine::sandbox::{SandboxError, SandboxSpec, Volume};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, id, remove, run, spec, write};
 
-/// A user that no image knows, where this process may act for others: the greatest that a container can have.
-fn some_user() -> u32 {
+/// Returns the user id for folders: the greatest that a container can have, if this process may change owners.
+fn folder_owner() -> u32 {
     let caller = rustix::process::geteuid();
     if caller.is_root() { i32::MAX.unsigned_abs() } else { caller.as_raw() }
 }
@@ -21,9 +21,11 @@ fn mounted(source: &Path, target: &str, read_only: bool) -> Volume {
 #[tokio::test]
 async fn files_in_a_workspace_of_the_host_have_its_owner() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    for owner in
-        if rustix::process::geteuid().is_root() { vec![1, 54_321, some_user()] } else { vec![some_user()] }
-    {
+    for owner in if rustix::process::geteuid().is_root() {
+        vec![1, 54_321, folder_owner()]
+    } else {
+        vec![folder_owner()]
+    } {
         let workspace = tempfile::tempdir().unwrap();
         chown(workspace.path(), Some(owner), None).unwrap();
         let spec = SandboxSpec { workspace: Some(workspace.path().into()), ..spec(&backend) };
@@ -41,7 +43,7 @@ async fn files_in_a_workspace_of_the_host_have_its_owner() {
 async fn volumes_are_written_as_their_owner_or_read_only() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let (written, read) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    chown(written.path(), Some(some_user()), None).unwrap();
+    chown(written.path(), Some(folder_owner()), None).unwrap();
     std::fs::write(read.path().join("file"), "read").unwrap();
     std::fs::set_permissions(read.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut spec = spec(&backend);
@@ -52,7 +54,7 @@ async fn volumes_are_written_as_their_owner_or_read_only() {
     assert_ne!(run(&*sandbox, 2, "touch /read/new").await.exit_code, 0);
     assert_eq!(run(&*sandbox, 3, "touch /deep/er/written/new").await.exit_code, 0);
     remove(&backend, sandbox).await;
-    assert_eq!(written.path().join("new").metadata().unwrap().uid(), some_user());
+    assert_eq!(written.path().join("new").metadata().unwrap().uid(), folder_owner());
     assert!(!read.path().join("new").exists());
 }
 
@@ -94,9 +96,9 @@ async fn start_error_names_the_volume_when_it_is_unusable() {
         (mounted(folder.path(), "/.glovebox/run", false), "/.glovebox/run".to_owned()),
     ];
     if rustix::process::geteuid().is_root() {
-        // The workspace's owner decides who writes, and this folder is another's.
+        // The server runs as the workspace's owner, who may not write to this folder.
         let (workspace, others) = (folder.path().join("workspace"), folder.path().join("others"));
-        for (path, owner) in [(&workspace, some_user()), (&others, 1)] {
+        for (path, owner) in [(&workspace, folder_owner()), (&others, 1)] {
             std::fs::create_dir(path).unwrap();
             chown(path, Some(owner), Some(owner)).unwrap();
         }
@@ -111,7 +113,7 @@ async fn start_error_names_the_volume_when_it_is_unusable() {
             "{failed}"
         );
     }
-    assert!(!missing.exists(), "the engine made it");
+    assert!(!missing.exists(), "the engine created it");
 }
 
 #[tokio::test]
@@ -123,7 +125,7 @@ async fn server_survives_when_a_file_reaches_the_disk_limit() {
     let ran =
         run(&*sandbox, 1, "dd if=/dev/zero of=/tmp/runaway bs=64k count=64; stat -c %s /tmp/runaway").await;
     assert!(ran.content.trim().ends_with("1048576"), "{}", ran.content);
-    // The server itself, which would be ended by the signal that comes with such a write.
+    // The server's own write, whose signal SIGXFSZ would kill it by default.
     let text = "x".repeat(2 << 20);
     let write = write("/tmp/large", &text);
     let written = sandbox.execute(&id(2), &write, &|_| {}).await.unwrap();

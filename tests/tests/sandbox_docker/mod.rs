@@ -1,4 +1,4 @@
-//! The contract of sandboxes on the Docker backend, and what only that one does.
+//! The contract of sandboxes on the Docker backend, and its own features.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ mod debian {
 async fn error_is_typed_when_the_image_cannot_be_pulled() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let mut spec = spec(&backend);
-    // A registry that nobody runs, on loopback.
+    // No registry listens on this loopback port.
     spec.image = Some("127.0.0.1:1/no/image:1".into());
     let reports = Mutex::new(Vec::new());
     let failed =
@@ -114,7 +114,7 @@ async fn sweep_removes_only_unused_sandboxes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sandbox_continues_after_a_pause_beyond_the_ping_timeout() {
-    // Pings go out every 5 s, and are answered within 10 s or never.
+    // Pings are sent every 5 s and time out after 10 s.
     let Some(backend) = DockerBackend::busybox() else { return };
     tests::sandbox_contract::faults::frozen_for(&backend, Duration::from_secs(22)).await;
 }

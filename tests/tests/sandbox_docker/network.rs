@@ -1,4 +1,4 @@
-//! The networks that a container joins.
+//! Networks of containers.
 
 use bollard::models::NetworkCreateRequest;
 use engine::sandbox::{SandboxError, SandboxProvider};

@@ -1,4 +1,4 @@
-//! A sandbox that is frozen on purpose is not lost.
+//! Paused sandboxes are not lost.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tests::sandbox_contract::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Longer than the pings of both sides wait.
-const LONG: Duration = Duration::from_secs(17);
+/// Longer than the ping timeouts of both sides.
+const LONG_PAUSE: Duration = Duration::from_secs(17);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shell_processes_and_connection_survive_a_pause() {
@@ -24,10 +24,10 @@ async fn shell_processes_and_connection_survive_a_pause() {
     let pausing = async {
         output.wait_for("started").await;
         provider.pausing().unwrap().pause(&name).await.unwrap();
-        provider.pausing().unwrap().pause(&name).await.unwrap(); // no error twice
+        provider.pausing().unwrap().pause(&name).await.unwrap(); // idempotent
         let found = provider.list().await.unwrap().into_iter().find(|placed| placed.sandbox == name);
         assert_eq!(found.unwrap().condition, SandboxState::Paused);
-        sleep(LONG).await;
+        sleep(LONG_PAUSE).await;
         provider.pausing().unwrap().resume(&name).await.unwrap();
         provider.pausing().unwrap().resume(&name).await.unwrap();
     };
@@ -35,7 +35,7 @@ async fn shell_processes_and_connection_survive_a_pause() {
     let ran = command_result(ended.unwrap(), &output);
     assert!(ran.content.contains("value"), "{}", ran.content);
 
-    // Asked while it is frozen, it answers when it goes on.
+    // A request to a paused sandbox is answered after it resumes.
     provider.pausing().unwrap().pause(&name).await.unwrap();
     let asking = run(&*sandbox, 3, "echo $kept");
     let resuming = async {

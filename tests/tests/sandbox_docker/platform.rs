@@ -1,4 +1,4 @@
-//! Images of another platform, and devices that are not there.
+//! Images of another platform, and missing devices.
 
 use bollard::query_parameters::{RemoveImageOptions, TagImageOptionsBuilder};
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec};
@@ -20,7 +20,7 @@ async fn image_is_pulled_when_local_one_is_for_another_platform() {
     assert_eq!(run(&*sandbox, 1, "echo here").await.content.trim(), "here");
     remove(&backend, sandbox).await;
 
-    // The same image under a name whose registry nobody runs, on loopback.
+    // The same image under a name whose registry does not exist.
     let repository = "127.0.0.1:1/glovebox-test/platform";
     let tagged = TagImageOptionsBuilder::default().repo(repository).tag("1").build();
     engine.tag_image(&image, Some(tagged)).await.unwrap();

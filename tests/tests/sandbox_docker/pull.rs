@@ -1,4 +1,4 @@
-//! Pulls from a registry on loopback that a test plays.
+//! Pulls from a fake registry on loopback.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 const LAYERS: usize = 2;
 const LAYER_BYTES: usize = 3 << 20;
-/// A layer comes in so many pieces, with a pause after each: long enough for the engine to tell of it.
+/// Pieces of a layer. The pause after each is long enough for the engine to report progress.
 const PIECES: usize = 20;
 const PIECE_PAUSE: Duration = Duration::from_millis(30);
 
@@ -33,7 +33,7 @@ async fn pull_progress_has_received_and_total_bytes() {
             reports.lock().unwrap().push((received_bytes, total_bytes));
         }
     };
-    // Whether this image can be started is not the question: it holds two files of noise.
+    // The image has only random bytes, so the start fails afterwards.
     let created = backend.provider().create(&spec, &on_progress).await.map(drop);
     assert!(!matches!(created, Err(SandboxError::NoSuchImage { .. })), "{created:?}");
     backend.provider().destroy(&backend.id_of(&spec)).await.unwrap();
@@ -70,12 +70,12 @@ async fn pull_fails_in_time_when_registry_refuses_or_hangs() {
     }
 }
 
-/// What opens the registry that wants a login, and how a client shows it.
+/// Credentials of the registry, and the header in which a client sends them.
 const USER: &str = "me";
 const PASSWORD: &str = "a:secret";
 const SHOWN: &str = "basic bWU6YTpzZWNyZXQ=";
 
-/// Creates a sandbox from an image of this registry, with these files beside the program's home and on its path.
+/// Creates a sandbox from an image of this registry, with this client configuration and credential helper. Returns stderr.
 fn create(
     registry: &TestRegistry,
     client_config: &str,
@@ -123,7 +123,7 @@ async fn registry_login_is_read_from_docker_config_and_helpers() {
         (&own, Some(&helper), true),
     ] {
         let output = create(&registry, config, helper.map(String::as_str), has_config_variable);
-        // Whether this image can be started is not the question: it holds two files of noise.
+        // The image has only random bytes, so the start fails afterwards.
         assert!(!output.contains("does not exist"), "{output}");
         backend
             .engine()
@@ -144,7 +144,7 @@ enum RegistryBehaviour {
     Hangs,
 }
 
-/// One image behind the registry's API, in plain HTTP; engines allow that on loopback. Ends with the test's runtime.
+/// A registry with one image over plain HTTP, which engines allow on loopback. It ends with the test's runtime.
 struct TestRegistry {
     address: std::net::SocketAddr,
     layers_length: usize,
@@ -177,7 +177,7 @@ struct RegistryDocument {
     body: Vec<u8>,
 }
 
-/// The manifest and what it names by digest.
+/// Returns the manifest and the documents that it references by digest.
 fn documents() -> Vec<RegistryDocument> {
     let blob = |kind, is_layer, body: Vec<u8>| RegistryDocument {
         path: format!("/v2/glovebox/noise/blobs/{}", digest_of(&body)),
@@ -219,7 +219,7 @@ fn documents() -> Vec<RegistryDocument> {
     documents
 }
 
-/// An archive with a file of noise that no other run has: an engine that knows a layer does not ask for it.
+/// Returns an archive of random bytes. They are unique, because an engine does not request a layer that it has.
 fn layer(number: usize) -> Vec<u8> {
     let mut noise = vec![0; LAYER_BYTES];
     ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut noise).unwrap();
@@ -247,7 +247,7 @@ async fn answer(
     let request = lines.next_line().await?.unwrap_or_default();
     let mut shows_login = false;
     while let Some(line) = lines.next_line().await?.filter(|line| !line.is_empty()) {
-        // The word Basic is written as the client likes.
+        // The scheme `Basic` is case-insensitive.
         let value = line.split_once(": ").map(|(_, value)| value.replacen("Basic", "basic", 1));
         shows_login |= line.to_lowercase().starts_with("authorization: ") && value.as_deref() == Some(SHOWN);
     }

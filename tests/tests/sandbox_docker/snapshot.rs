@@ -1,4 +1,4 @@
-//! A snapshot of a sandbox, and forks: sandboxes that are placed from it.
+//! Snapshots of sandboxes, and forks, which are created from them.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ async fn fork_has_the_files_and_runs_independently() {
         "one\r\ntwo\r\n/workspace\r\n/root".replace('\r', "")
     );
     run(&*fork, 2, "echo forked > file").await;
-    // A fork of the fork: nothing of ours is in its way either.
+    // A fork of the fork starts too, although its image contains our files.
     let again = backend
         .provider()
         .snapshots()
@@ -45,7 +45,7 @@ async fn fork_has_the_files_and_runs_independently() {
     assert_eq!(run(&*second, 1, "cat file").await.content.trim(), "forked");
     assert_eq!(run(&*first, 3, "cat file").await.content.trim(), "later");
 
-    // Ours by its label, and what is started from it by hand is not.
+    // The image has our label. A container that a user starts from it is not ours.
     let owner = format!("glovebox.snapshot={}", backend.config().owner);
     let filters = HashMap::from([("label", vec![owner])]);
     let options = ListImagesOptionsBuilder::default().filters(&filters).build();
@@ -113,7 +113,7 @@ async fn failed_snapshot_leaves_no_image() {
     remove(&backend, sandbox).await;
 }
 
-/// A provider whose owner is no other test's.
+/// Returns a provider with a unique owner.
 fn lone_provider(backend: &DockerBackend, name: &str) -> DockerProvider {
     let owner = format!("{name}-{}", std::process::id());
     DockerProvider::new(DockerConfig { owner, ..backend.config() })
@@ -126,7 +126,7 @@ async fn forks_leave_no_image_in_any_order_of_removal() {
     let first = spec(&backend);
     let root = provider.create(&first, &|_| {}).await.unwrap().lease().sandbox_id.clone();
     for oldest_first in [true, false] {
-        // A fork, and a fork of the fork.
+        // A fork and a fork of the fork.
         let (mut origin, mut forks) = (root.clone(), Vec::new());
         for generation in 1..=2 {
             let wanted = spec(&backend);
@@ -184,7 +184,7 @@ async fn sweep_removes_only_snapshots_of_killed_forks() {
     assert_eq!(sweep_snapshots(&provider, &is_used).await.unwrap(), [left]);
     assert_eq!(provider.snapshots().unwrap().list_snapshots().await.unwrap().len(), 2);
 
-    // Another installation's, and what is no snapshot at all, are not ours to remove.
+    // Images of another installation and other images are kept.
     for (provider, image) in
         [(&lone_provider(&backend, "others"), &kept), (&provider, &backend.image().unwrap())]
     {
@@ -192,7 +192,7 @@ async fn sweep_removes_only_snapshots_of_killed_forks() {
         assert!(matches!(&refused, SandboxError::NoSuchImage { .. }), "{refused}");
     }
     for image in [&used, &kept, &kept] {
-        provider.snapshots().unwrap().remove_snapshot(image).await.unwrap(); // no error twice
+        provider.snapshots().unwrap().remove_snapshot(image).await.unwrap(); // idempotent
     }
     assert_eq!(provider.snapshots().unwrap().list_snapshots().await.unwrap(), []);
     provider.destroy(&sandbox).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a sandbox uses, and what its server wrote.
+//! Resource usage of a sandbox, and the log of its server.
 
 use engine::sandbox::ResourceLimits;
 use tests::sandbox_contract::docker::DockerBackend;
@@ -25,7 +25,7 @@ async fn logs_contain_the_output_of_the_server() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let sandbox = create_sandbox(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
-    // The supervisor is process 1, and says so when its server is killed.
+    // The supervisor is process 1 and logs that its server was killed.
     run(&*sandbox, 1, "(sleep 0.1; kill -9 $PPID) &").await;
     let mut logs = String::new();
     for _ in 0..100 {

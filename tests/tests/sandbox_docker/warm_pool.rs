@@ -1,4 +1,4 @@
-//! Sandboxes that are made ahead, and what becomes of them.
+//! The warm pool of sandboxes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, remove, run, spec};
 use tokio::time::{sleep, timeout};
 
-/// A provider with a pool, and an owner that no other test has.
+/// Returns a configuration with a pool and a unique owner.
 fn pooled(backend: &DockerBackend, name: &str, size: usize, image: Option<String>) -> DockerConfig {
     DockerConfig {
         owner: format!("pool-{name}-{}", std::process::id()),
@@ -24,7 +24,7 @@ fn fitting(backend: &DockerBackend) -> SandboxSpec {
     SandboxSpec { resources: ResourceLimits::default(), ..spec(backend) }
 }
 
-/// Waits until so many spares are there and answer.
+/// Waits until the pool has this number of running entries.
 async fn spares(provider: &DockerProvider, count: usize) -> Vec<SandboxId> {
     let full = async {
         loop {
@@ -42,7 +42,7 @@ async fn spares(provider: &DockerProvider, count: usize) -> Vec<SandboxId> {
     timeout(Duration::from_secs(30), full).await.unwrap()
 }
 
-/// Takes sandboxes until one was made ahead: a spare that runs may not be connected yet.
+/// Creates sandboxes until one comes from the pool: a running entry may not be connected yet.
 async fn adopted(backend: &DockerBackend, provider: &DockerProvider) -> (SandboxSpec, Box<dyn Sandbox>) {
     for _ in 0..20 {
         let spec = fitting(backend);
@@ -59,7 +59,7 @@ async fn adopted(backend: &DockerBackend, provider: &DockerProvider) -> (Sandbox
 async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = DockerProvider::new(pooled(&backend, "adopt", 1, None));
-    let [spare] = &spares(&provider, 1).await[..] else { panic!("one spare") };
+    let [spare] = &spares(&provider, 1).await[..] else { panic!("one pool entry") };
     assert_eq!(pool_entry_holder(spare), Some("holder-1"));
 
     let (spec, sandbox) = adopted(&backend, &provider).await;
@@ -71,7 +71,7 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
         "{placed:?}"
     );
 
-    // A host that starts again knows neither the pool nor the name that it was made with.
+    // A restarted host knows neither the pool nor the entry's original name.
     let lease = sandbox.lease().clone();
     drop(sandbox);
     let sandbox = backend.provider().attach(&lease).await.unwrap();
@@ -79,7 +79,7 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
     let found = backend.provider().find(&lease.sandbox_id).await.unwrap();
     assert_eq!(*found.lease(), lease);
 
-    // One that is left from before is replaced by a spare too.
+    // A leftover sandbox is replaced by a pool entry too.
     spares(&provider, 1).await;
     let second = provider.create(&spec, &|_| {}).await.unwrap();
     assert_ne!(second.lease().boot_id, lease.boot_id);
@@ -120,12 +120,12 @@ async fn dead_pool_entry_is_replaced() {
     let provider = DockerProvider::new(pooled(&backend, "died", 1, None));
     let dead = spares(&provider, 1).await;
     provider.destroy(&dead[0]).await.unwrap();
-    // Whatever was at hand: a create never fails for the pool, and never waits for it.
+    // With or without the pool: a create never fails because of the pool and never waits for it.
     let sandbox = provider.create(&fitting(&backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "echo here").await.content.trim(), "here");
     remove(&backend, sandbox).await;
     assert_ne!(spares(&provider, 1).await, dead);
-    drop(provider); // without a word: what it made ahead goes too
+    drop(provider); // removes its pool entries
     let other = DockerProvider::new(DockerConfig { pool: None, ..pooled(&backend, "died", 1, None) });
     let gone = async {
         while !other.list().await.unwrap().is_empty() {
@@ -138,7 +138,7 @@ async fn dead_pool_entry_is_replaced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn create_is_not_delayed_when_the_pool_cannot_be_filled() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    // A registry that nobody runs, on loopback.
+    // No registry listens on this loopback port.
     let provider = DockerProvider::new(pooled(&backend, "none", 2, Some("127.0.0.1:1/no/image:1".into())));
     let sandbox = provider.create(&fitting(&backend), &|_| {}).await.unwrap();
     assert!(!backend.is_from_pool(&sandbox.lease().sandbox_id).await);

@@ -15,7 +15,7 @@ use tests::sandbox_contract::{create_sandbox, remove, run, spec};
 
 use super::{outside, outside_parent};
 
-/// Runs attempts, each of which a Python function makes, and prints those that the kernel let through.
+/// Runs attempts, each a Python function, and prints those that succeeded.
 const ATTEMPTS: &str = r#"
 import ctypes, errno, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +61,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// A folder that everyone may read, with a file that belongs to this user.
+/// Creates a folder that every user may read, with a file of this user.
 fn folder_in(parent: impl AsRef<Path>) -> TempDir {
     let folder = tempfile::tempdir_in(parent).unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
@@ -69,7 +69,7 @@ fn folder_in(parent: impl AsRef<Path>) -> TempDir {
     folder
 }
 
-/// Folders of the host that a sandbox has nothing to do with.
+/// Creates unrelated folders of the host.
 fn foreign_folders() -> Vec<TempDir> {
     let for_everyone = ["/tmp", "/var/tmp"].into_iter();
     let for_root = ["/opt", "/srv", "/mnt", "/var/lib", "/root", "/"].into_iter().filter(|_| is_root());
@@ -77,7 +77,7 @@ fn foreign_folders() -> Vec<TempDir> {
     folders.map(folder_in).chain([folder_in(outside_parent())]).collect()
 }
 
-/// What a call that changes no content can change.
+/// Returns the attributes that can change without the content.
 fn attributes(path: &Path) -> (u32, u32, u32, i64, bool) {
     let found = std::fs::metadata(path).unwrap();
     let mut value = [0; 16];
@@ -86,7 +86,7 @@ fn attributes(path: &Path) -> (u32, u32, u32, i64, bool) {
 }
 
 pub(super) async fn attributes_outside_cannot_be_changed(backend: &LocalBackend) {
-    // What is seen and belongs to the user: a tool at home, and a volume that is only to be read.
+    // Visible files of the user: a tool in the home, and a read-only volume.
     let home = outside();
     let tool = home.path().join(".local/bin/tool");
     std::fs::create_dir_all(tool.parent().unwrap()).unwrap();
@@ -130,7 +130,7 @@ pub(super) async fn attributes_outside_cannot_be_changed(backend: &LocalBackend)
     let after = [attributes(&tool), attributes(&file), attributes(Path::new("/usr/bin/env"))];
     assert_eq!(before, after);
 
-    // In the workspace it is what tar, cp and pip need.
+    // In the workspace they can be changed, as tar, cp and pip need.
     let own = "echo x > own && chmod 750 own && touch -d @1000 own && cp -p own copy && tar cf a.tar copy && rm copy && \
                tar xf a.tar && stat -c '%a %Y' copy";
     assert_eq!(run(&*sandbox, 3, own).await.content.trim(), "750 1000");
@@ -167,7 +167,7 @@ pub(super) async fn other_host_files_are_not_visible(backend: &LocalBackend) {
 
 pub(super) async fn files_of_root_are_not_visible(backend: &LocalBackend) {
     if !is_root() {
-        return; // There is nothing that this user may read and others may not, but in its home.
+        return; // An ordinary user has no private files outside of its home.
     }
     let folder = folder_in("/etc");
     let secret = folder.path().join("secret");
@@ -180,7 +180,7 @@ pub(super) async fn files_of_root_are_not_visible(backend: &LocalBackend) {
     let path = folder.path().display();
     let seen = run(&*sandbox, 1, &format!("cat {path}/file {path}/secret")).await.content;
     assert!(seen.contains("canary-of-the-host") && !seen.contains("canary-of-root"), "{seen}");
-    // As `passwd` replaces a file: a mount that covered the old one would be gone.
+    // Replaced like `passwd` replaces it, which removes a mount on the old file.
     let newer = folder.path().join("newer");
     write_secret(&newer);
     std::fs::rename(&newer, &secret).unwrap();
@@ -220,7 +220,7 @@ pub(super) async fn host_sockets_are_not_reachable(backend: &LocalBackend) {
 
 pub(super) async fn abstract_sockets_are_not_reachable(backend: &LocalBackend) {
     use std::os::linux::net::SocketAddrExt as _;
-    let name = backend.state_dir().display().to_string(); // no other test's
+    let name = backend.state_dir().display().to_string(); // unique
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
     let _listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
     for network in [false, true].into_iter().filter(|network| !network || kernel_version() >= (6, 12)) {
@@ -252,7 +252,7 @@ pub(super) async fn sandbox_has_its_own_loopback(backend: &LocalBackend) {
     remove(backend, sandbox).await;
 }
 
-/// A process of the host that ends with the test.
+/// A process of the host, killed on drop.
 struct HostProcess(std::process::Child);
 
 impl HostProcess {
@@ -260,7 +260,7 @@ impl HostProcess {
         Self(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
     }
 
-    /// Its nice value, processors and limits.
+    /// Returns its nice value, processors and limits.
     fn state(&mut self) -> [String; 3] {
         assert_eq!(self.0.try_wait().unwrap(), None, "it was killed");
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap();
@@ -303,7 +303,7 @@ pub(super) async fn foreign_processes_cannot_be_changed(backend: &LocalBackend) 
         bystander.0.id(),
     );
     assert_eq!(successes(&*sandbox, 1, &attempts).await, NONE);
-    // All of the user's, by their number.
+    // All processes of the user.
     run(&*sandbox, 2, "renice -n 19 -u $(id -u) >/dev/null 2>&1; kill -0 -1").await;
     assert_eq!(bystander.state(), before);
     let seen = run(
@@ -426,7 +426,7 @@ pub(super) async fn descriptors_of_the_host_are_not_inherited(backend: &LocalBac
     let sandbox = create_sandbox(backend).await;
     let search = format!("cat <&{number}; for each in /proc/[0-9]*/fd/*; do readlink $each; done");
     let seen = run(&*sandbox, 1, &format!("({search}) 2>/dev/null")).await.content;
-    // A program without a terminal is started in another way.
+    // A program without a terminal is started differently.
     let request = ProcessRequest::new(["sh", "-c", &format!("exec 2>&1; {search}")]);
     let output = std::sync::Mutex::new(Vec::new());
     let on_output = |_, chunk: OutputChunk<'_>| match chunk {
@@ -440,7 +440,7 @@ pub(super) async fn descriptors_of_the_host_are_not_inherited(backend: &LocalBac
     remove(backend, sandbox).await;
 }
 
-/// A link out of the home may be the work of a sandbox that had the home as its workspace.
+/// A sandbox with the home as its workspace may have created a link out of it.
 pub(super) async fn tools_outside_the_home_are_not_visible(backend: &LocalBackend) {
     let (home, elsewhere) = (outside(), folder_in(outside_parent()));
     std::os::unix::fs::symlink(elsewhere.path(), home.path().join(".pyenv")).unwrap();

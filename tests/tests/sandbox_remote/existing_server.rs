@@ -1,4 +1,4 @@
-//! An action server that is not ours: what ends with us and what stays, and what is said when it cannot be taken.
+//! An action server that another party runs: what is removed, what is kept, and errors.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Connections that show no key keep no client of a sandbox-host out that has one.
+//! Unauthenticated connections do not keep authenticated clients out of a sandbox-host.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tests::sandbox_contract::remote::{SECRET, SandboxHostBackend};
 
-/// More than there are places for.
+/// More than the server accepts.
 const CONNECTIONS: usize = 600;
 
-/// A client that has the key waits for no timeout of the others: the shortest is 15 s.
-const PROMPT: Duration = Duration::from_secs(8);
+/// Shorter than the timeouts of the other connections, the shortest of which is 15 s.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(8);
 
 const HALF_REQUESTS: [&[u8]; 5] = [
     b"",
@@ -22,7 +22,7 @@ const HALF_REQUESTS: [&[u8]; 5] = [
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(2 * PROMPT)).unwrap();
+    stream.set_read_timeout(Some(2 * RESPONSE_TIMEOUT)).unwrap();
     stream
 }
 
@@ -46,14 +46,14 @@ async fn client_is_served_during_a_flood_of_a_sandbox_host() {
             let mut flood = Vec::new();
             for number in 0..CONNECTIONS {
                 let mut stream = connect(address);
-                // The oldest are closed meanwhile.
+                // The server closes the oldest connections meanwhile.
                 let _ = stream.write_all(beginning);
                 flood.push(stream);
                 if number % 200 == 199 {
                     let (asked, answer) = (Instant::now(), list(address));
                     let beginning = String::from_utf8_lossy(beginning);
                     assert!(answer.starts_with("HTTP/1.1 200"), "{beginning}: {answer}");
-                    assert!(asked.elapsed() < PROMPT, "{beginning}: {:?}", asked.elapsed());
+                    assert!(asked.elapsed() < RESPONSE_TIMEOUT, "{beginning}: {:?}", asked.elapsed());
                 }
             }
         }
@@ -61,7 +61,7 @@ async fn client_is_served_during_a_flood_of_a_sandbox_host() {
     scene.await.unwrap();
 }
 
-/// The client sends all of its body before it reads: it must find the answer, and no reset connection.
+/// The client sends its whole body before it reads. It must receive the response and not a reset.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn early_refusal_reaches_a_client_that_still_sends() {
     let backend = SandboxHostBackend::over_local().unwrap();

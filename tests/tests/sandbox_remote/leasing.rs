@@ -1,4 +1,4 @@
-//! What a sandbox-host keeps to: keys, counts, sizes, idle sandboxes; and V0's plain requests.
+//! Rules of a sandbox-host: keys, quotas, sizes and idle sandboxes; V0's plain requests.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn leased_backend() -> SandboxHostBackend<LocalBackend> {
     SandboxHostBackend::over_local().unwrap()
 }
 
-/// A client that takes no for an answer.
+/// Returns a client that does not retry.
 fn impatient(address: SocketAddr, secret: &str) -> RemoteRuntimeProvider {
     let config =
         RemoteRuntimeConfig::new(format!("http://{address}").parse().unwrap(), secret.to_owned().into());
@@ -65,7 +65,7 @@ async fn key_has_a_quota_and_sees_only_its_own_sandboxes() {
     let refused = error(ann.create(&second, &|_| {}).await).to_string();
     assert!(refused.contains("429") && refused.contains("this key has 1 sandboxes"), "{refused}");
 
-    // The other key's sandbox of the same session is another one.
+    // The other key has a separate sandbox for the same session.
     let others = bob.create(&first, &|_| {}).await.unwrap();
     run(&*sandbox, 1, "touch ours").await;
     assert_eq!(run(&*others, 1, "ls").await.content.trim(), "");
@@ -197,7 +197,7 @@ async fn sandbox_is_removed_when_idle_unless_kept_or_in_use() {
 
     let deadline = Instant::now() + Duration::from_secs(20);
     while !backend.remains(&left.sandbox_id).await.is_empty() {
-        assert!(Instant::now() < deadline, "it stays");
+        assert!(Instant::now() < deadline, "the idle sandbox is not removed");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(matches!(error(provider.attach(&left).await), SandboxError::Lost { .. }));

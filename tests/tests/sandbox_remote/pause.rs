@@ -1,4 +1,4 @@
-//! Pausing what a sandbox-host lends.
+//! Pauses of sandboxes that are leased from a sandbox-host.
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ async fn leased_sandbox_is_paused_and_resumed() {
     let pausing = async {
         output.wait_for("started").await;
         for _ in 0..2 {
-            provider.pausing().unwrap().pause(&name).await.unwrap(); // no error twice
+            provider.pausing().unwrap().pause(&name).await.unwrap(); // idempotent
             assert_eq!(condition(&*provider, &name).await, SandboxState::Paused);
             assert_eq!(
                 condition(&*backend.below().provider(), &leased_id(&name)).await,
                 SandboxState::Paused
             );
         }
-        // Neither who looks at it nor who dials again lets it go on.
+        // Neither an inspection nor a reconnect resumes it.
         assert!(backend.cut_connection(&name).await > 0);
         sleep(Duration::from_secs(3)).await;
         assert_eq!(condition(&*backend.below().provider(), &leased_id(&name)).await, SandboxState::Paused);
@@ -47,13 +47,13 @@ async fn leased_sandbox_is_paused_and_resumed() {
     let (ended, ()) = tokio::join!(sandbox.execute(&second, &request, &listener), pausing);
     assert!(command_result(ended.unwrap(), &output).content.contains("value"));
 
-    // Who attaches lets it go on, as at the machine itself.
+    // An attach resumes it, as with a local sandbox.
     let lease = sandbox.lease().clone();
     provider.pausing().unwrap().pause(&name).await.unwrap();
     let again = timeout(Duration::from_secs(10), backend.provider().attach(&lease)).await.unwrap().unwrap();
     assert_eq!(run(&*again, 3, "echo $kept").await.content.trim(), "value");
     drop(again);
-    // One that is paused can be removed.
+    // A paused sandbox can be removed.
     provider.pausing().unwrap().pause(&name).await.unwrap();
     remove(&backend, sandbox).await;
     for failed in [

@@ -1,4 +1,4 @@
-//! `glovebox sandbox-host` as a process: killed, started again, ended.
+//! `glovebox sandbox-host` as a process: kills, restarts and shutdown.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::remote::{SECRET, client_for};
 use tests::sandbox_contract::{OutputRecorder, command, command_result, id, run, spec};
 
-/// The program, serving.
+/// A running `glovebox sandbox-host`.
 struct HostProcess {
     process: Child,
     address: SocketAddr,
@@ -34,7 +34,7 @@ impl HostProcess {
         self.process.wait().unwrap();
     }
 
-    /// Its exit code.
+    /// Sends a signal and returns the exit code.
     fn end(mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
         self.process.wait().unwrap().code()
@@ -51,7 +51,7 @@ async fn sandbox_host_recovers_its_leases_when_restarted_after_kill() {
     let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
     let lease = sandbox.lease().clone();
 
-    // What runs does not notice, and its ending comes to whoever waits.
+    // The running action is not affected, and its client receives the result.
     let (output, first) = (OutputRecorder::default(), id(1));
     let (listener, request) =
         (output.listener(), command("echo star''ted; while [ ! -e go ]; do sleep 0.05; done; echo do''ne"));
@@ -70,7 +70,7 @@ async fn sandbox_host_recovers_its_leases_when_restarted_after_kill() {
     assert!(ran.exit_code == 0 && String::from_utf8_lossy(&ran.streamed).contains("done"), "{ran:?}");
     drop(sandbox);
 
-    // At an ordinary end they stay too.
+    // Sandboxes are kept after an orderly shutdown too.
     assert_eq!(host.end(Signal::TERM), Some(0));
     assert!(!home.processes().is_empty());
     let host = HostProcess::start(&home, &address.to_string(), &["--remove-at-end"]);

@@ -1,4 +1,4 @@
-//! A runtime API that is not ours, scripted on a socket: what it is asked, and how often.
+//! The client of a scripted runtime API: its requests and retries.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use tests::sandbox_contract::remote::{DirectServerBackend, SERVER_KEY};
 use tests::sandbox_contract::{error, run};
 use tokio::net::TcpListener;
 
-/// The statuses and bodies of each route's answers, in their order.
+/// The statuses and bodies of a route's responses, in order.
 type RouteScript = Vec<(&'static str, VecDeque<(u16, Value)>)>;
 
-/// Answers each route from its script; what the script does not name is 404, as V0's services say it.
+/// Responds to each route from its script; other routes are 404, as in V0's services.
 #[derive(Clone, Default)]
 struct ScriptedService {
     answers: Arc<Mutex<RouteScript>>,
@@ -36,7 +36,7 @@ impl ScriptedService {
         address
     }
 
-    /// The last answer of a route stays.
+    /// The last response of a route is repeated.
     fn script(&self, route: &'static str, answers: impl IntoIterator<Item = (u16, Value)>) {
         let mut script = self.answers.lock().unwrap();
         script.retain(|(other, _)| *other != route);
@@ -134,7 +134,7 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
     }
     assert!(start["command"][2].as_str().unwrap().contains("action-server serve"), "{start}");
 
-    // Paused meanwhile: whoever attaches lets it go on.
+    // Paused meanwhile: an attach resumes it.
     let lease = sandbox.lease().clone();
     drop(sandbox);
     service.script("GET /api/sessions/talk-1", [(200, runtime("paused"))]);
@@ -158,7 +158,7 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
     service.script("GET /api/list", [(200, json!({"runtimes": [runtime("paused"), {"runtime_id": "x"}]}))]);
     let listed = provider.list().await.unwrap();
     assert_eq!(listed.len(), 1);
-    // Nobody says that it goes when we do not use it.
+    // The API has no removal of idle sandboxes.
     assert_eq!((listed[0].condition, listed[0].lifetime), (SandboxState::Paused, Lifetime::UntilRemoved));
 
     service.script("GET /api/sessions/talk-1", [(200, runtime("stopped"))]);

@@ -1,5 +1,4 @@
-//! TLS in front of action servers and of a sandbox-host: ended by a forwarder with certificates of the test's own
-//! authority.
+//! TLS in front of action servers and of a sandbox-host, terminated by a proxy with certificates of a test authority.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,7 +19,7 @@ use tests::sandbox_contract::{Backend, error, run, spec};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate authority that nobody else knows.
+/// A certificate authority of one test.
 struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     folder: TempDir,
@@ -40,8 +39,8 @@ impl CertificateAuthority {
         self.folder.path().join("ca.pem")
     }
 
-    /// Ends TLS with a certificate for `name`, and passes the bytes on to `target`. Ends with the test's runtime.
-    async fn in_front_of(&self, target: SocketAddr, name: &str) -> SocketAddr {
+    /// Terminates TLS with a certificate for `name` and forwards to `target`, until the test's runtime ends.
+    async fn start_proxy(&self, target: SocketAddr, name: &str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let acceptor = self.acceptor(name);
@@ -49,7 +48,7 @@ impl CertificateAuthority {
             while let Ok((near, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
-                    // A client that does not believe the certificate goes away.
+                    // A client that rejects the certificate disconnects.
                     let Ok(mut near) = acceptor.accept(near).await else { return };
                     let mut far = TcpStream::connect(target).await.unwrap();
                     let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
@@ -87,11 +86,11 @@ fn server_at(address: SocketAddr, additional_ca: Option<PathBuf>) -> RemoteServe
 async fn tls_server_is_used_only_when_its_certificate_is_valid() {
     let (backend, authority) = (DirectServerBackend::new().unwrap(), CertificateAuthority::new());
     let server = backend.start().await;
-    let address = authority.in_front_of(server.address, "127.0.0.1").await;
+    let address = authority.start_proxy(server.address, "127.0.0.1").await;
     let sandbox = server_at(address, Some(authority.file())).create(&spec(&backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "echo over tls").await.content.trim(), "over tls");
 
-    let elsewhere = authority.in_front_of(server.address, "elsewhere.test").await;
+    let elsewhere = authority.start_proxy(server.address, "elsewhere.test").await;
     let other = CertificateAuthority::new();
     let missing = authority.folder.path().join("missing.pem");
     let empty = authority.folder.path().join("empty.pem");
@@ -114,7 +113,7 @@ async fn tls_server_is_used_only_when_its_certificate_is_valid() {
 async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
     let (backend, authority) =
         (SandboxHostBackend::<LocalBackend>::over_local().unwrap(), CertificateAuthority::new());
-    // The proxy's address must be known before the host that it stands before: a port that is free now.
+    // The host must know the proxy's address, so a free port is chosen first.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let listener = TcpListener::bind(free).await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
@@ -140,11 +139,11 @@ async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
     };
     let provider = client(&url);
     let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap();
-    assert_eq!(run(&*sandbox, 1, "echo lent over tls").await.content.trim(), "lent over tls");
+    assert_eq!(run(&*sandbox, 1, "echo leased over tls").await.content.trim(), "leased over tls");
     provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
 
     let host = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
-    let unaware = authority.in_front_of(host, "127.0.0.1").await;
+    let unaware = authority.start_proxy(host, "127.0.0.1").await;
     let spec = spec(&backend);
     let failed = error(client(&format!("https://{unaware}")).create(&spec, &|_| {}).await);
     assert!(failed.to_string().contains("--public-url"), "{failed}");

@@ -1,4 +1,4 @@
-//! What breaks between here and there while an action runs.
+//! Broken connections while an action runs.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 const LINES: usize = 400;
 
-/// Prints numbered lines for seconds, and leaves a trace of having run.
+/// Prints numbered lines for seconds and counts its runs.
 const PRINTING: &str = "echo once >> ran; i=0; while [ $i -lt 400 ]; do printf 'line %05d\\n' $i; i=$((i+1)); sleep 0.01; done; exit 7";
 
-/// Runs the command, and `breaks` when about a quarter of its output has come.
+/// Runs the command, and `breaks` after about a quarter of its output.
 async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> CommandResult {
     let (output, first) = (OutputRecorder::default(), id(1));
     let (listener, request) = (output.listener(), command(PRINTING));
@@ -33,7 +33,7 @@ async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> Comma
     command_result(ended.unwrap(), &output)
 }
 
-/// The output is whole, in order, and the command ran once.
+/// Checks that the output is complete and in order, and that the command ran once.
 async fn assert_whole(sandbox: &dyn Sandbox, ran: &CommandResult) {
     assert_eq!(ran.exit_code, 7);
     let text = String::from_utf8_lossy(&ran.streamed).replace("\r\n", "\n");
@@ -55,7 +55,7 @@ async fn output_is_complete_when_the_connection_is_cut() {
         let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
         let ran = run_through(&*sandbox, async || {
             assert!(proxy.cut() > 0);
-            tokio::time::sleep(Duration::from_millis(700)).await; // the next break is another one
+            tokio::time::sleep(Duration::from_millis(700)).await; // longer than a reconnect
             assert!(proxy.cut() > 0);
         })
         .await;
@@ -70,7 +70,7 @@ async fn output_is_complete_when_sshd_is_restarted() {
     let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     let ran = run_through(&*sandbox, async || {
         backend.sshd.stop();
-        // Longer than a server of this machine may be out of reach.
+        // Longer than a local server may be unreachable.
         tokio::time::sleep(Duration::from_secs(5)).await;
         backend.sshd.restart();
     })

@@ -1,4 +1,4 @@
-//! Who logs in where: keys of files and of agents, hosts that are known or not, hosts in between.
+//! Logins: keys from files and agents, known and unknown hosts, jump hosts.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{error, spec};
 use tests::sshd::{SshdOptions, USER, new_key};
 
-/// Looks at what is placed: a login and a command, and nothing is uploaded.
+/// Logs in and lists the sandboxes. Nothing is uploaded.
 async fn log_in(config: SshConfig) -> Result<(), SandboxError> {
     SshProvider::new(config).list().await.map(drop)
 }
@@ -20,7 +20,7 @@ fn config_of(backend: &SshBackend) -> SshConfig {
     backend.config(backend.server())
 }
 
-/// Ends when it is dropped.
+/// A running `ssh-agent`, killed on drop.
 struct SshAgent(Child, std::path::PathBuf);
 
 impl SshAgent {
@@ -35,7 +35,7 @@ impl SshAgent {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // Its file is there before it listens.
+        // The socket file exists before the agent listens.
         while std::os::unix::net::UnixStream::connect(&socket).is_err() {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -90,7 +90,7 @@ async fn encrypted_key_is_named_when_no_ssh_agent_holds_it() {
         new_key(&plain, kind, "");
         let agent = SshAgent::with_key(folder.path(), &plain);
         backend.sshd.accept_keys(&std::fs::read_to_string(plain.with_extension("pub")).unwrap());
-        // The same key, locked: what a user with an agent has on disk.
+        // The same key, encrypted, as a user with an agent stores it.
         std::fs::copy(&plain, &encrypted).unwrap();
         std::fs::copy(plain.with_extension("pub"), encrypted.with_extension("pub")).unwrap();
         let mut locked = Command::new("/usr/bin/ssh-keygen");
@@ -159,7 +159,7 @@ async fn unknown_host_is_treated_according_to_the_policy() {
     log_in(with(UnknownHosts::AcceptNew)).await.unwrap();
     log_in(with(UnknownHosts::Refuse)).await.unwrap();
 
-    // A file of the user's decides for its host.
+    // The user's configuration file overrides the policy for its host.
     backend.sshd.write_known_hosts("");
     let port = backend.sshd.port();
     backend.configure(&format!(
@@ -183,11 +183,11 @@ async fn changed_host_key_error_names_the_line_of_the_known_key() {
             let failed = error(log_in(SshConfig { unknown_hosts, ..config_of(&backend) }).await);
             assert!(matches!(failed, SandboxError::Start { .. }), "{failed}");
             let text = failed.to_string();
-            // A key of another kind than the known one is no new host: the server has no such key to show.
+            // The known key has another type, which the server does not have. The host is not new.
             assert!(text.contains("known_hosts:2") && text.contains("ssh-keygen -R"), "{text}");
         }
     }
-    // Hashed by ssh-keygen itself.
+    // Hashed by ssh-keygen.
     backend.sshd.make_known();
     let known = backend.sshd.client_home().join(".ssh/known_hosts");
     let key = std::fs::read_to_string(&known)
@@ -237,7 +237,7 @@ async fn host_is_reached_through_a_jump_host() {
         format!("direct_tcpip: originator 127.0.0.1 port 0, target 127.0.0.1 port {}", backend.sshd.port());
     assert!(between.sshd.log().contains(&through), "{}", between.sshd.log());
 
-    // Each host is checked on its own.
+    // The key of each host is verified.
     backend.sshd.write_known_hosts(&own_key);
     let text = error(log_in(config_of(&backend)).await).to_string();
     assert!(text.contains(&format!("[127.0.0.1]:{} is not known", between.sshd.port())), "{text}");
@@ -249,7 +249,7 @@ async fn account_of_the_process_logs_in_when_user_is_not_set() {
     let program = |arguments: &[&str]| {
         let mut program = Command::new(tests::glovebox::binary());
         program.args(["sandbox"]).args(arguments).args(["--runtime", "ssh", "--host", "far"]);
-        // As a service or a container starts it: no USER, no LOGNAME.
+        // A service or a container has neither USER nor LOGNAME.
         program.env_clear().env("HOME", backend.sshd.client_home()).stdin(Stdio::null());
         let output = program.output().unwrap();
         assert!(output.status.success(), "{output:?}");

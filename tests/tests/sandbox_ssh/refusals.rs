@@ -1,4 +1,4 @@
-//! Hosts that cannot be used: a typed error of one line that says what to do, in time, and nothing left.
+//! Unusable hosts: a typed error in one line with advice, in time, and nothing left.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{Backend, error, spec};
 use tests::sshd::{SshdOptions, USER};
 
-/// The error of a start, which must come soon and in one line.
+/// Returns the error of a start, which must have one line and be in time.
 async fn refusal(backend: &SshBackend, config: SshConfig) -> SandboxError {
     let started = Instant::now();
     let spec = spec(backend);
@@ -50,7 +50,7 @@ async fn host_is_unavailable_when_it_does_not_respond() {
         backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {port}\n User {USER}\n"));
         SshConfig { start_timeout: Duration::from_secs(2), ..backend.config(backend.server()) }
     };
-    // It accepts and says nothing: the start's own time is over first.
+    // The host accepts and is silent, so the start times out.
     assert_start(&refusal(&backend, target(silent)).await, &["2 s"]);
     drop(listener);
     let failed = refusal(&backend, target(silent)).await;
@@ -58,18 +58,18 @@ async fn host_is_unavailable_when_it_does_not_respond() {
     assert!(failed.to_string().contains(&silent.to_string()), "{failed}");
 }
 
-/// Whatever a host says instead of SSH, or after it, ends in an error and costs nothing.
+/// Text before or instead of the SSH protocol is an error, and little of it is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_fails_when_the_host_sends_endless_text() {
     let Some(backend) = SshBackend::new() else { return };
     for greeting in [&b""[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n"] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let babbling = std::thread::spawn(move || {
+        let flooding = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.write_all(greeting);
             let mut written = 0;
-            // Until nobody listens any more.
+            // Until the client disconnects.
             while written < 64 << 20 && stream.write_all(&[b'x'; 4096]).is_ok() {
                 written += 4096;
             }
@@ -78,7 +78,7 @@ async fn start_fails_when_the_host_sends_endless_text() {
         backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {port}\n User {USER}\n"));
         let failed = refusal(&backend, backend.config(backend.server())).await;
         assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
-        assert!(babbling.join().unwrap() < 64 << 20, "it was heard for too long");
+        assert!(flooding.join().unwrap() < 64 << 20, "too much of it was read");
     }
 }
 
