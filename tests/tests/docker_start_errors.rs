@@ -95,7 +95,7 @@ async fn first_command_fails_when_image_has_no_shell() {
     std::fs::write(root.path().join("readme"), "no shell\n").unwrap();
     let image = ImportedImage::import(root.path(), "no-shell");
     let error = first_command(&backend, &image).await;
-    assert!(error.contains("take an image that has /bin/sh"), "{error}");
+    assert!(error.contains("Use an image that has /bin/sh"), "{error}");
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn first_command_fails_when_image_is_for_another_processor() {
     std::fs::rename(program, root.path().join("bin/sh")).unwrap();
     let image = ImportedImage::import(root.path(), "foreign");
     let error = first_command(&backend, &image).await;
-    assert!(error.contains("take an image for this one"), "{error}");
+    assert!(error.contains("Use an image for this machine"), "{error}");
 }
 
 /// Starts a sandbox with this program as its server. Returns the error, its log and the time that it took.

@@ -70,7 +70,7 @@ pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
         Some("help") => return Err(help(&mut parser)),
         _ => (PROGRAM_HELP, Err(unknown_command(&name))),
     };
-    command.map_err(|unfit| early_exit(help, unfit))
+    command.map_err(|error| early_exit(help, error))
 }
 
 fn help(parser: &mut Parser) -> EarlyExit {
@@ -92,8 +92,8 @@ fn unknown_command(name: &OsStr) -> ParseError {
     ParseError::Invalid(format!("unknown command {}", name.display()))
 }
 
-fn early_exit(help: &str, unfit: ParseError) -> EarlyExit {
-    match unfit {
+fn early_exit(help: &str, error: ParseError) -> EarlyExit {
+    match error {
         ParseError::Help => EarlyExit::Help(help.into()),
         ParseError::Invalid(problem) => {
             let usage = help.lines().skip_while(|line| !line.starts_with("Usage: "));
@@ -327,7 +327,7 @@ mod tests {
         match parsed(line) {
             Err(EarlyExit::Error(text)) => text.lines().next().unwrap().to_owned(),
             Err(EarlyExit::Help(text)) => panic!("{line}: {text}"),
-            Ok(_) => panic!("{line} is taken"),
+            Ok(_) => panic!("{line} is accepted"),
         }
     }
 
@@ -404,13 +404,13 @@ mod tests {
     fn v0_arguments_are_accepted() {
         let line = "v0 8000 --working-dir /w --plugins agent_skills jupyter vscode --username openhands \
                     --user-id 1000 --browsergym-eval-env a b --no-enable-browser";
-        let Ok(Command::LaunchV0(config)) = parsed(line) else { panic!("it has not started over yet") };
+        let Ok(Command::LaunchV0(config)) = parsed(line) else { panic!("not the launcher") };
         assert_eq!(config.address, SocketAddr::new(LOOPBACK, 8000));
         assert_eq!((config.username.as_deref(), config.user_id), (Some("openhands"), Some(1000)));
         let Ok(Command::Serve(Role::Server { .. }, config)) =
             parsed(&format!("{line} --key-stdin --supervisor 7"))
         else {
-            panic!("it is the server")
+            panic!("not the server")
         };
         assert!(config.has_key && config.dialect == Dialect::V0);
     }
@@ -419,15 +419,13 @@ mod tests {
     fn inserted_arguments_precede_those_of_the_user() {
         let Ok(Command::Serve(Role::Launcher, _)) = parsed("serve --working-dir / --socket /s --detach --")
         else {
-            panic!("it starts the others")
+            panic!("not the launcher")
         };
         let line = "serve --supervisor 7 --detached --working-dir / --socket /s --detach --";
-        let Ok(Command::Serve(Role::Server { .. }, config)) = parsed(line) else {
-            panic!("it is the server")
-        };
+        let Ok(Command::Serve(Role::Server { .. }, config)) = parsed(line) else { panic!("not the server") };
         assert!(config.is_detached);
         let Ok(Command::LaunchV0(_)) = parsed("v0 --working-dir /w --plugins a b -- 8000") else {
-            panic!("a port may come last")
+            panic!("the port is not accepted as the last argument")
         };
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn change_mode(
     request: &ChangeModeRequest,
     stop: &StopSignal,
 ) -> Result<ModeChanged, FileError> {
-    let failed = |error| FileError::io("setting the mode of", path, error);
+    let failed = |error| FileError::io("set the mode of", path, error);
     let found = files.resolve(path)?;
     let file = openat(AT_FDCWD, found.path(), OFlag::O_PATH | OFlag::O_CLOEXEC, Bits::empty());
     let file = file.map_err(|errno| failed(errno.into()))?;

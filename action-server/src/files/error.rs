@@ -12,7 +12,7 @@ pub(crate) enum FileError {
     Directory(PathBuf),
     #[error("{0} is neither a file nor a directory (a pipe, a socket or a device)")]
     Special(PathBuf),
-    #[error("{path} has more than {limit} bytes; use the shell to look at parts of it")]
+    #[error("{path} has more than {limit} bytes; use the shell to read parts of it")]
     TooLarge { path: PathBuf, limit: usize },
     /// V0's text.
     #[error("ERROR_BINARY_FILE")]
@@ -34,19 +34,19 @@ pub(crate) enum FileError {
     /// A limit on concurrent operations is reached.
     #[error("too many {what}: the maximum is {limit}")]
     TooMany { limit: usize, what: &'static str },
-    /// `doing` is a participle: "reading".
-    #[error("{doing} {path}: {source}")]
-    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    /// A file operation failed. `operation` is a verb, such as "read".
+    #[error("cannot {operation} {path}: {source}")]
+    Io { operation: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl FileError {
     /// Maps the kinds of errors that the agent treats differently.
-    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
+    pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound(path),
             io::ErrorKind::IsADirectory => Self::Directory(path),
-            _ => Self::Io { doing, path, source },
+            _ => Self::Io { operation, path, source },
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn list(
     stop: &StopSignal,
 ) -> Result<FileList, FileError> {
     let root = files.resolve(path)?;
-    let metadata = root.metadata().map_err(|error| FileError::io("looking at", path, error))?;
+    let metadata = root.metadata().map_err(|error| FileError::io("inspect", path, error))?;
     if !metadata.is_dir() {
         return Err(FileError::Unfit { path: path.to_owned(), problem: "is not a folder" });
     }
@@ -38,7 +38,7 @@ pub(crate) fn list(
         let (names, folder) = match opened {
             Ok(opened) => opened,
             Err(_) if !below.as_os_str().is_empty() => continue,
-            Err(error) => return Err(FileError::io("listing", path, error)),
+            Err(error) => return Err(FileError::io("list", path, error)),
         };
         list.truncated |= names.is_cut;
         for name in names.sorted {

@@ -27,13 +27,13 @@ pub(crate) fn make_folder(
             }
             false
         }
-        Err(error) => return Err(FileError::io("making the folder", path, error)),
+        Err(error) => return Err(FileError::io("create the folder", path, error)),
     };
     if let (true, Some(mode)) = (is_new, request.mode) {
         // The umask applies to new folders, but not to `set_permissions`.
         let made = resolved.pin();
         made.and_then(|made| fs::set_permissions(made.path(), Permissions::from_mode(mode.bits())))
-            .map_err(|error| FileError::io("setting the mode of", path, error))?;
+            .map_err(|error| FileError::io("set the mode of", path, error))?;
     }
     Ok((status::status(files, path, true)?, is_new))
 }

@@ -36,7 +36,7 @@ pub(super) fn whole(resolved: &ResolvedPath) -> Result<Vec<u8>, FileError> {
     // Does not rely on the length: files of `/proc` report 0, and others grow while they are read.
     file.take(MAX_FILE_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| FileError::io("reading", resolved.display_path(), error))?;
+        .map_err(|error| FileError::io("read", resolved.display_path(), error))?;
     if bytes.len() > MAX_FILE_BYTES {
         return Err(FileError::TooLarge { path: resolved.display_path().to_owned(), limit: MAX_FILE_BYTES });
     }
@@ -58,9 +58,9 @@ fn open(options: &mut OpenOptions, resolved: &ResolvedPath) -> Result<(File, Met
         Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ENXIO as i32) => {
             return Err(FileError::Special(path.to_owned()));
         }
-        Err(error) => return Err(FileError::io("opening", path, error)),
+        Err(error) => return Err(FileError::io("open", path, error)),
     };
-    let metadata = file.metadata().map_err(|error| FileError::io("looking at", path, error))?;
+    let metadata = file.metadata().map_err(|error| FileError::io("inspect", path, error))?;
     match metadata.file_type() {
         kind if kind.is_file() => Ok((file, metadata)),
         kind if kind.is_dir() => Err(FileError::Directory(path.to_owned())),

@@ -28,7 +28,7 @@ fn content(files: &Files, path: &Path, action: &ReadAction) -> Result<String, Fi
         return Ok(media::data_url(media_type, &open::whole(&resolved)?));
     }
     let (file, _) = open::regular(&resolved)?;
-    let slice = LineSlice::read(file, action).map_err(|error| FileError::io("reading", path, error))?;
+    let slice = LineSlice::read(file, action).map_err(|error| FileError::io("read", path, error))?;
     if open::is_binary(&slice.bytes) {
         return Err(FileError::Binary);
     }

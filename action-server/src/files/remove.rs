@@ -14,7 +14,7 @@ pub(crate) fn remove(files: &Files, path: &Path, is_recursive: bool) -> Result<(
     }
     let _lock = files.lock(&resolved);
     let metadata =
-        fs::symlink_metadata(resolved.path()).map_err(|error| FileError::io("looking at", path, error))?;
+        fs::symlink_metadata(resolved.path()).map_err(|error| FileError::io("inspect", path, error))?;
     let removed = match (metadata.is_dir(), is_recursive) {
         (false, _) => fs::remove_file(resolved.path()),
         (true, false) => fs::remove_dir(resolved.path()),
@@ -25,6 +25,6 @@ pub(crate) fn remove(files: &Files, path: &Path, is_recursive: bool) -> Result<(
             path: path.to_owned(),
             problem: "is a folder that is not empty; use `recursive=true`",
         },
-        _ => FileError::io("removing", path, error),
+        _ => FileError::io("remove", path, error),
     })
 }

@@ -21,7 +21,7 @@ pub(crate) fn rename(files: &Files, from: &Path, to: &Path, is_over: bool) -> Re
         return Err(FileError::Unfit { path: root.display_path().to_owned(), problem });
     }
     let metadata = fs::symlink_metadata(from.path());
-    let metadata = metadata.map_err(|error| FileError::io("moving", from.display_path(), error))?;
+    let metadata = metadata.map_err(|error| FileError::io("move", from.display_path(), error))?;
     let _lock = files.lock(to);
     let to = &*to.with_parents()?;
     match renamed(from, to, is_over) {
@@ -79,7 +79,7 @@ fn to_file_error(from: &ResolvedPath, to: &ResolvedPath, error: io::Error) -> Fi
         io::ErrorKind::IsADirectory => unfit(to, "is a folder, but the source is not"),
         io::ErrorKind::NotADirectory => unfit(to, "is not a folder, but the source is"),
         io::ErrorKind::InvalidInput if to.starts_with(from) => unfit(to, "is inside the source"),
-        _ => FileError::io("moving", from, error),
+        _ => FileError::io("move", from, error),
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn replace(target: &ResolvedPath, content: &[u8]) -> Result<(), FileE
         None => {
             let target = target.with_parents()?;
             by_rename(&target, content, None)
-                .map_err(|error| FileError::io("writing", target.display_path(), error))
+                .map_err(|error| FileError::io("write", target.display_path(), error))
         }
         Some(metadata) => over_existing(target, content, &metadata),
     }
@@ -25,18 +25,18 @@ pub(super) fn replace(target: &ResolvedPath, content: &[u8]) -> Result<(), FileE
 
 /// Returns the metadata of the existing file. `None` if there is none; an error if it may not be replaced.
 pub(super) fn existing(target: &ResolvedPath) -> Result<Option<Metadata>, FileError> {
-    let told = target.display_path();
+    let display_path = target.display_path();
     let found = target.pin().and_then(|found| Ok((found.metadata()?, found)));
     match found {
-        Ok((metadata, _)) if metadata.is_dir() => Err(FileError::Directory(told.to_owned())),
-        Ok((metadata, _)) if !metadata.is_file() => Err(FileError::Special(told.to_owned())),
+        Ok((metadata, _)) if metadata.is_dir() => Err(FileError::Directory(display_path.to_owned())),
+        Ok((metadata, _)) if !metadata.is_file() => Err(FileError::Special(display_path.to_owned())),
         // A rename only requires permission to write to the folder, so that of the file is checked.
         Ok((metadata, found)) => match access(found.path(), AccessFlags::W_OK) {
             Ok(()) => Ok(Some(metadata)),
-            Err(errno) => Err(FileError::io("writing", told, errno.into())),
+            Err(errno) => Err(FileError::io("write", display_path, errno.into())),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(FileError::io("looking at", told, error)),
+        Err(error) => Err(FileError::io("inspect", display_path, error)),
     }
 }
 
@@ -49,7 +49,7 @@ fn over_existing(target: &ResolvedPath, content: &[u8], metadata: &Metadata) -> 
     match by_rename(target, content, Some(metadata)) {
         Ok(()) => Ok(()),
         Err(error) if allows_write_in_place(&error) => in_place(target, content),
-        Err(error) => Err(FileError::io("writing", target.display_path(), error)),
+        Err(error) => Err(FileError::io("write", target.display_path(), error)),
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn copy_owner_and_mode(file: &File, like: &Metadata) -> io::Result<()
 fn in_place(target: &ResolvedPath, content: &[u8]) -> Result<(), FileError> {
     let (mut file, _) = open::regular_for_writing(target)?;
     let written = file.write_all(content).and_then(|()| file.set_len(content.len() as u64));
-    written.map_err(|error| FileError::io("writing", target.display_path(), error))
+    written.map_err(|error| FileError::io("write", target.display_path(), error))
 }
 
 #[cfg(test)]

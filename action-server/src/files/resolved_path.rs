@@ -157,7 +157,7 @@ impl ResolvedPath {
     /// Creates the missing parent folders.
     pub(super) fn with_parents(&self) -> Result<Cow<'_, Self>, FileError> {
         let parent = self.display_path().parent().unwrap_or(self.display_path());
-        let failed = |error| FileError::io("making the folder", parent, error);
+        let failed = |error| FileError::io("create the folder", parent, error);
         match &self.anchor {
             Anchor::None => fs::create_dir_all(parent).map_err(failed).map(|()| Cow::Borrowed(self)),
             Anchor::Folder { folder, missing, name } if !missing.is_empty() => {

@@ -101,7 +101,7 @@ impl Root {
                 _ => return Ok(resolved),
             };
         }
-        Err(FileError::io("opening", path, Errno::ELOOP.into()))
+        Err(FileError::io("open", path, Errno::ELOOP.into()))
     }
 
     /// Removes the root from an absolute path. The kernel checks the rest.
@@ -142,6 +142,6 @@ impl Root {
 fn to_file_error(display_path: &Path, errno: Errno) -> FileError {
     match errno {
         Errno::EXDEV => FileError::OutsideRoot(display_path.to_owned()),
-        errno => FileError::io("opening", display_path, errno.into()),
+        errno => FileError::io("open", display_path, errno.into()),
     }
 }

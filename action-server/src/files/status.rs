@@ -18,7 +18,7 @@ pub(crate) fn status(files: &Files, path: &Path, is_followed: bool) -> Result<Fi
 /// Returns the status of the file, following links where the path allows it.
 pub(super) fn target_status(resolved: &ResolvedPath) -> Result<FileStatus, FileError> {
     let found = resolved.pin().and_then(|found| Ok(describe_path(&found, &found.metadata()?)));
-    found.map_err(|error| FileError::io("looking at", resolved.display_path(), error))
+    found.map_err(|error| FileError::io("inspect", resolved.display_path(), error))
 }
 
 /// Returns the status of the file, or of the link.
@@ -27,7 +27,7 @@ pub(super) fn name_status(resolved: &ResolvedPath) -> Result<FileStatus, FileErr
     let metadata =
         if resolved.is_open() { resolved.metadata() } else { fs::symlink_metadata(resolved.path()) };
     let found = metadata.map(|metadata| describe_path(resolved, &metadata));
-    found.map_err(|error| FileError::io("looking at", resolved.display_path(), error))
+    found.map_err(|error| FileError::io("inspect", resolved.display_path(), error))
 }
 
 fn describe_path(resolved: &ResolvedPath, metadata: &Metadata) -> FileStatus {

@@ -48,10 +48,10 @@ impl Upload {
                     let made =
                         TemporaryFile::create_in(&ResolvedPath::unconfined(std::env::temp_dir()), 0o600);
                     let (file, name) =
-                        made.map_err(|error| FileError::io("writing", target.display_path(), error))?;
+                        made.map_err(|error| FileError::io("write", target.display_path(), error))?;
                     (file, PartialFile::Elsewhere { _removed_on_drop: name })
                 }
-                Err(error) => return Err(FileError::io("writing", target.display_path(), error)),
+                Err(error) => return Err(FileError::io("write", target.display_path(), error)),
             };
         Ok(Self { target, mode, file, part })
     }
@@ -59,7 +59,7 @@ impl Upload {
     /// Appends to the file.
     pub(crate) fn write(&mut self, parts: &[Bytes]) -> Result<(), FileError> {
         let written = parts.iter().try_for_each(|part| self.file.write_all(part));
-        written.map_err(|error| FileError::io("writing", self.target.display_path(), error))
+        written.map_err(|error| FileError::io("write", self.target.display_path(), error))
     }
 
     /// Replaces the target. Returns its status, and whether it is new.
@@ -81,7 +81,7 @@ impl Upload {
                 copy_over(&mut file, &target, mode)
             }
         };
-        placed.map_err(|error| FileError::io("writing", target.display_path(), error))?;
+        placed.map_err(|error| FileError::io("write", target.display_path(), error))?;
         Ok((status::target_status(&target)?, before.is_none()))
     }
 }

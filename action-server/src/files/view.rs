@@ -110,7 +110,7 @@ fn folder(files: &Files, path: &Path) -> Result<String, FileError> {
 /// Returns the visible entries, sorted, and the number of hidden ones. Reads at most 100 times as many names as are shown.
 fn visible_entries(files: &Files, path: &Path) -> Result<(Vec<PathBuf>, usize), FileError> {
     let entries =
-        fs::read_dir(files.resolve(path)?.path()).map_err(|error| FileError::io("listing", path, error))?;
+        fs::read_dir(files.resolve(path)?.path()).map_err(|error| FileError::io("list", path, error))?;
     let names = entries.filter_map(Result::ok).take(100 * MAX_ENTRIES).map(|entry| entry.file_name());
     let (hidden, visible): (Vec<_>, Vec<_>) =
         names.partition(|name| name.as_encoded_bytes().starts_with(b"."));

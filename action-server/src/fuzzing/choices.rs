@@ -1,13 +1,13 @@
-//! Bytes read as choices. When they are over, every choice is the first.
+//! Choices, read from the fuzzer's bytes. After the last byte, every choice is the first.
 
 pub(super) struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {
-    pub(super) fn of(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    pub(super) fn are_over(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -21,17 +21,17 @@ impl<'a> Choices<'a> {
         all[usize::from(self.byte()) % all.len()]
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// Returns a number below `end`, or 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         usize::from(self.byte()) % end.max(1)
     }
 
-    /// Rarely.
-    pub(super) fn is_odd_one_out(&mut self) -> bool {
+    /// Returns `true` for one of 16 bytes.
+    pub(super) fn is_rare(&mut self) -> bool {
         self.byte() % 16 == 15
     }
 
-    /// Some bytes, perhaps many times over.
+    /// Returns some bytes, possibly repeated.
     pub(super) fn content(&mut self) -> Vec<u8> {
         let (length, times) = (self.below(32), self.one_of(&[1, 1, 1, 2, 50, 200]));
         let (content, rest) = self.0.split_at(length.min(self.0.len()));

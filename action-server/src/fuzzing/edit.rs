@@ -1,4 +1,4 @@
-//! `str_replace`, and what it promises: what is not named stays, byte for byte.
+//! `str_replace` changes only the text that it names.
 
 use std::fs;
 use std::path::Path;
@@ -6,26 +6,25 @@ use std::path::Path;
 use protocol::action::EditAction;
 
 use super::choices::Choices;
-use super::scratch::Scratch;
+use super::scratch::FuzzFolder;
 use crate::files::Files;
 
-/// What files and texts are made of: line ends of both kinds, blanks, what takes more than a byte, what is no text.
+/// Pieces of files and texts: both line ends, blanks, multi-byte characters and invalid UTF-8.
 const PIECES: [&[u8]; 10] =
     [b"\n", b"\r\n", b"ab", b"a", b" ", b"\t", "\u{e9}".as_bytes(), b"\r", "\u{feff}".as_bytes(), b"\xff"];
 
 const MAX_PIECES: usize = 24;
 
-/// An edit replaces the one place that it names, and nothing else of the file. The new text is there, with the line ends
-/// that the file has.
+/// An edit replaces the only occurrence of its text with the new text, in the line ends of the file, and nothing else.
 pub fn edit(bytes: &[u8]) {
     match bytes.split_first() {
-        Some((kind, bytes)) if kind % 4 == 0 => edit_as_it_is(bytes),
-        Some((_, bytes)) => edit_of_pieces(&mut Choices::of(bytes)),
+        Some((kind, bytes)) if kind % 4 == 0 => edit_raw(bytes),
+        Some((_, bytes)) => edit_pieces(&mut Choices::new(bytes)),
         None => {}
     }
 }
 
-fn edit_as_it_is(bytes: &[u8]) {
+fn edit_raw(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |&byte| byte == 0xff);
     let (Some(old), Some(new), Some(file)) = (parts.next(), parts.next(), parts.next()) else { return };
     if let (Ok(old), Ok(new)) = (std::str::from_utf8(old), std::str::from_utf8(new)) {
@@ -33,8 +32,8 @@ fn edit_as_it_is(bytes: &[u8]) {
     }
 }
 
-/// A part of the file is named as a model would: with other line ends, with blanks around it.
-fn edit_of_pieces(choices: &mut Choices<'_>) {
+/// Edits a part of the file, named as a model would: with other line ends or surrounding blanks.
+fn edit_pieces(choices: &mut Choices<'_>) {
     let file = pieces(choices);
     let new = String::from_utf8_lossy(&pieces(choices)).into_owned();
     let start = choices.below(file.len());
@@ -50,7 +49,7 @@ fn pieces(choices: &mut Choices<'_>) -> Vec<u8> {
 }
 
 fn check(old: &str, new: &str, before: &[u8]) {
-    let scratch = Scratch::make();
+    let scratch = FuzzFolder::create();
     let path = scratch.path().join("file");
     fs::write(&path, before).unwrap();
     let action = serde_json::json!({
@@ -60,7 +59,7 @@ fn check(old: &str, new: &str, before: &[u8]) {
     let observation = Files::unconfined().edit(&action, Path::new("/"));
     let after = fs::read(&path).unwrap();
     if observation.content.starts_with("ERROR:") {
-        assert_eq!(after, before, "it was not edited");
+        assert_eq!(after, before, "a failed edit changed the file");
         return;
     }
     let mut exact = memchr::memmem::find_iter(before, old.as_bytes());
@@ -68,7 +67,7 @@ fn check(old: &str, new: &str, before: &[u8]) {
         (Some(place), None) => {
             assert!(is_replaced(before, place..place + old.len(), &after, new), "{after:?}");
         }
-        (Some(_), Some(_)) => panic!("it was edited, though the text is there more than once"),
+        (Some(_), Some(_)) => panic!("the edit succeeded although the text is not unique"),
         (None, _) => {
             let is_edited = |old: &str, new: &str| {
                 places(before, old).any(|place| is_replaced(before, place, &after, new))
@@ -78,7 +77,7 @@ fn check(old: &str, new: &str, before: &[u8]) {
     }
 }
 
-/// Where `text` is, whatever its line ends are there.
+/// Returns the occurrences of `text` with any line ends.
 fn places<'a>(file: &'a [u8], text: &'a str) -> impl Iterator<Item = std::ops::Range<usize>> + 'a {
     let line_ends = text.matches('\n').count();
     let lengths = move |start: usize| (0..=line_ends).map(move |more| start..start + text.len() + more);
@@ -87,14 +86,14 @@ fn places<'a>(file: &'a [u8], text: &'a str) -> impl Iterator<Item = std::ops::R
     })
 }
 
-/// Whether `after` is `before` with `new` at `place`.
+/// Whether `after` is `before` with `new` in the range `place`.
 fn is_replaced(before: &[u8], place: std::ops::Range<usize>, after: &[u8], new: &str) -> bool {
     let inserted =
         after.strip_prefix(&before[..place.start]).and_then(|rest| rest.strip_suffix(&before[place.end..]));
     inserted.is_some_and(|inserted| {
         let first_line_end = before.iter().position(|byte| *byte == b'\n');
-        let is_carried = first_line_end.is_some_and(|at| before[..at].ends_with(b"\r"));
-        if is_carried && !new.contains('\r') {
+        let has_carriage_return = first_line_end.is_some_and(|at| before[..at].ends_with(b"\r"));
+        if has_carriage_return && !new.contains('\r') {
             let is_bare = |at: &usize| inserted[*at] == b'\n' && !inserted[..*at].ends_with(b"\r");
             plain(inserted) == new.as_bytes() && !(0..inserted.len()).any(|at| is_bare(&at))
         } else {
@@ -103,8 +102,8 @@ fn is_replaced(before: &[u8], place: std::ops::Range<usize>, after: &[u8], new: 
     })
 }
 
-/// With the line ends of Unix.
+/// Converts to Unix line ends.
 fn plain(text: &[u8]) -> Vec<u8> {
-    let is_carried = |at: &usize| text[*at] == b'\r' && text.get(at + 1) == Some(&b'\n');
-    (0..text.len()).filter(|at| !is_carried(at)).map(|at| text[at]).collect()
+    let has_carriage_return = |at: &usize| text[*at] == b'\r' && text.get(at + 1) == Some(&b'\n');
+    (0..text.len()).filter(|at| !has_carriage_return(at)).map(|at| text[at]).collect()
 }

@@ -1,8 +1,8 @@
-//! What fuzz targets call: each reads bytes as hostile input and panics when something is not as it should be.
+//! Entry points of the fuzz targets. Each takes bytes as hostile input and panics if an invariant is violated.
 //!
 //! Built only by a fuzzer (`cfg(fuzzing)`); the targets are in `action-server/fuzz`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a fuzzer is told by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic reports a finding to the fuzzer")]
 #![allow(missing_docs, reason = "named for their targets")]
 
 mod archive;
@@ -17,7 +17,7 @@ pub use edit::edit;
 
 use crate::shell;
 
-/// A request is refused, or is the same after it was written and read again. Frames never panic.
+/// A request is rejected or round-trips. The decoder of frames never panics.
 pub fn request(bytes: &[u8]) {
     if let Ok(request) = serde_json::from_slice::<ActionRequest>(bytes) {
         let written = serde_json::to_vec(&request).unwrap();
@@ -30,21 +30,21 @@ pub fn request(bytes: &[u8]) {
     }
 }
 
-/// Marks are found wherever the bytes are cut, and no byte is lost.
+/// Marks are found for any chunk size, and no byte is lost.
 pub fn marks(bytes: &[u8]) {
-    let (cut, bytes) = split(bytes);
-    assert_eq!(shell::fuzzing::marks(bytes.chunks(cut)), shell::fuzzing::marks([bytes]));
+    let (chunk_size, bytes) = split(bytes);
+    assert_eq!(shell::fuzzing::marks(bytes.chunks(chunk_size)), shell::fuzzing::marks([bytes]));
 }
 
-/// Output folds to the same text wherever it is cut, and holds no control character.
+/// Output folds to the same text for any chunk size, without control characters.
 pub fn fold(bytes: &[u8]) {
-    let (cut, bytes) = split(bytes);
-    let text = shell::fuzzing::fold(bytes.chunks(cut));
+    let (chunk_size, bytes) = split(bytes);
+    let text = shell::fuzzing::fold(bytes.chunks(chunk_size));
     assert_eq!(text, shell::fuzzing::fold([bytes]));
     assert!(!text.chars().any(|char| char.is_ascii_control() && char != '\n' && char != '\t'), "{text:?}");
 }
 
-/// The first byte says how the rest is cut.
+/// Returns the chunk size, from the first byte, and the other bytes.
 fn split(bytes: &[u8]) -> (usize, &[u8]) {
     bytes.split_first().map_or((1, bytes), |(cut, bytes)| (usize::from(*cut).max(1), bytes))
 }

@@ -1,15 +1,15 @@
-//! A folder for one input. It is left when the input found something.
+//! A folder for one input, kept if the input is a finding.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Removed when dropped.
-pub(super) struct Scratch(PathBuf);
+/// A temporary folder, removed on drop unless the thread panics.
+pub(super) struct FuzzFolder(PathBuf);
 
-impl Scratch {
-    pub(super) fn make() -> Self {
-        // As long in every run, or the runs would differ.
+impl FuzzFolder {
+    pub(super) fn create() -> Self {
+        // The name has the same length in every run, so that runs do not differ.
         let folder = std::env::temp_dir().join(format!("glovebox-fuzz-{:010}", std::process::id()));
         if folder.exists() {
             fs::remove_dir_all(&folder).unwrap();
@@ -23,7 +23,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for FuzzFolder {
     fn drop(&mut self) {
         if !thread::panicking() {
             fs::remove_dir_all(&self.0).unwrap();

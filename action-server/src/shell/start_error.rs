@@ -11,16 +11,16 @@ use protocol::Observation;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
     /// No terminal or process is available, or the program does not exist.
-    #[error("starting the shell {}", program.display())]
+    #[error("cannot start the shell {}", program.display())]
     Spawn { program: PathBuf, source: io::Error },
     /// It was started, but shows no prompt.
-    #[error("waiting for the shell's prompt for {} seconds", .0.as_secs())]
+    #[error("cannot start the shell: no prompt within {} seconds", .0.as_secs())]
     NoPrompt(Duration),
     /// It exited before its first prompt.
-    #[error("the shell ended with exit code {status} before its first prompt")]
+    #[error("the shell exited with exit code {status} before its first prompt")]
     Ended { status: i32 },
     /// The terminal is closed.
-    #[error("sending the command to the shell")]
+    #[error("cannot send the command to the shell")]
     Command(#[source] io::Error),
     /// The folder of a static command does not exist.
     #[error("{} is not a folder to run a command in", .0.display())]
@@ -47,10 +47,10 @@ impl StartError {
     fn advice(&self) -> &'static str {
         match self {
             Self::Spawn { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                " This machine has no shell: take an image that has /bin/sh."
+                " This machine has no shell. Use an image that has /bin/sh."
             }
             Self::Spawn { source, .. } if source.raw_os_error() == Some(libc::ENOEXEC) => {
-                " It is for another kind of processor: take an image for this one."
+                " It is built for another processor. Use an image for this machine."
             }
             _ => "",
         }

@@ -17,13 +17,13 @@ pub(crate) enum TransferError {
     TooMuch(String),
     #[error("path not found: {}", .0.display())]
     NotFound(PathBuf),
-    #[error("{doing} {}: {source}", path.display())]
-    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot {operation} {}: {source}", path.display())]
+    Io { operation: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl TransferError {
-    pub(super) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io { doing, path: path.to_owned(), source }
+    pub(super) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { operation, path: path.to_owned(), source }
     }
 }
 

@@ -87,7 +87,7 @@ impl Download {
         if is_not_modified(headers, &opened) {
             return Ok(Self::Unchanged(head));
         }
-        let failed = |error| FileError::io("reading", path, error);
+        let failed = |error| FileError::io("read", path, error);
         let (status, length, rest) =
             match if is_read { range(headers, &opened) } else { RequestedRange::Whole } {
                 RequestedRange::Outside => return Ok(Self::OutOfRange(opened.length)),

@@ -76,6 +76,6 @@ fn below(folder: &Path, found: &Path) -> PathBuf {
 
 fn kind_of(resolved: &ResolvedPath) -> Result<FileType, FileError> {
     let metadata =
-        resolved.metadata().map_err(|error| FileError::io("looking at", resolved.display_path(), error))?;
+        resolved.metadata().map_err(|error| FileError::io("inspect", resolved.display_path(), error))?;
     Ok(metadata.file_type())
 }

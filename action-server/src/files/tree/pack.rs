@@ -80,6 +80,6 @@ pub(crate) fn open_folder(files: &Files, path: &Path) -> Result<ResolvedPath, Fi
     match folder.metadata() {
         Ok(metadata) if metadata.is_dir() => Ok(folder),
         Ok(_) => Err(FileError::Unfit { path: path.to_owned(), problem: "is not a folder" }),
-        Err(error) => Err(FileError::io("looking at", path, error)),
+        Err(error) => Err(FileError::io("inspect", path, error)),
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn unpack(
     limits: ArchiveLimits,
 ) -> Result<(), FileError> {
     let target = files.resolve_target(path)?;
-    let failed = |error| FileError::io("unpacking into", target.display_path(), error);
+    let failed = |error| FileError::io("unpack into", target.display_path(), error);
     let staging = StagingFolder::create(&target)?;
     let unpacked = staging.open().map_err(failed)?;
     let input = ArchiveInput::new(arriving);
@@ -74,7 +74,7 @@ fn create_target(target: &ResolvedPath) -> Result<Cow<'_, ResolvedPath>, FileErr
     let made = target.with_parents()?;
     match fs::create_dir(made.path()) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(FileError::io("unpacking into", target.display_path(), error))
+            Err(FileError::io("unpack into", target.display_path(), error))
         }
         // If it exists but is not a folder, opening it fails.
         Ok(()) | Err(_) => Ok(made),
@@ -105,7 +105,7 @@ impl StagingFolder {
         let name = unused_name();
         match DirBuilder::new().mode(0o700).create(folder.path().join(&name)) {
             Ok(()) => Ok(Self { folder, name }),
-            Err(error) => Err(FileError::io("unpacking into", target.display_path(), error)),
+            Err(error) => Err(FileError::io("unpack into", target.display_path(), error)),
         }
     }
 
@@ -302,7 +302,7 @@ impl Unpacker<'_> {
     }
 
     fn failed(&self, error: io::Error) -> FileError {
-        FileError::io("unpacking into", self.target, error)
+        FileError::io("unpack into", self.target, error)
     }
 }
 

@@ -74,7 +74,7 @@ impl Watcher {
                 path: path.to_owned(),
                 problem: "cannot be watched: the system's limit of inotify watches is reached",
             },
-            errno => FileError::io("watching", path, errno.into()),
+            errno => FileError::io("watch", path, errno.into()),
         };
         let root = files.resolve(path)?;
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).map_err(failed)?;

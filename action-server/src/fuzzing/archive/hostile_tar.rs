@@ -1,4 +1,4 @@
-//! A tar of somebody who keeps to no rule but the checksum.
+//! Hostile tar archives with valid checksums.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ const MAX_ENTRIES: u8 = 16;
 pub(super) fn archive(choices: &mut Choices<'_>, target: &Path) -> Vec<u8> {
     let mut archive = Builder::new(Vec::new());
     for _ in 0..MAX_ENTRIES {
-        if choices.are_over() {
+        if choices.is_empty() {
             break;
         }
         let kind = choices.one_of(&KINDS);
@@ -37,7 +37,7 @@ pub(super) fn archive(choices: &mut Choices<'_>, target: &Path) -> Vec<u8> {
             EntryType::GNULongName | EntryType::GNULongLink => names::path(choices, target),
             EntryType::XHeader => {
                 let key = choices.one_of(&["path", "linkpath", "size", "GNU.sparse.name"]);
-                attribute(key, &names::path(choices, target))
+                pax_record(key, &names::path(choices, target))
             }
             EntryType::Regular | EntryType::Continuous => choices.content(),
             _ => Vec::new(),
@@ -51,11 +51,7 @@ pub(super) fn archive(choices: &mut Choices<'_>, target: &Path) -> Vec<u8> {
         header.set_mode(names::mode(choices));
         header.set_mtime(u64::from(choices.byte()) << choices.one_of(&[0, 24, 48, 56]));
         let length = content.len() as u64;
-        header.set_size(if choices.is_odd_one_out() {
-            length << choices.one_of(&[1, 8, 50])
-        } else {
-            length
-        });
+        header.set_size(if choices.is_rare() { length << choices.one_of(&[1, 8, 50]) } else { length });
         header.set_cksum();
         archive.append(&header, content.as_slice()).unwrap();
     }
@@ -67,8 +63,8 @@ fn fill(field: &mut [u8], text: &[u8]) {
     field[..length].copy_from_slice(&text[..length]);
 }
 
-/// `LENGTH KEY=VALUE\n`; the length is that of all of it.
-fn attribute(key: &str, value: &[u8]) -> Vec<u8> {
+/// Returns `LENGTH KEY=VALUE\n`. The length includes itself.
+fn pax_record(key: &str, value: &[u8]) -> Vec<u8> {
     let rest = [format!(" {key}=").as_bytes(), value, b"\n"].concat();
     let digits = (1..5).find(|digits| (digits + rest.len()).to_string().len() == *digits).unwrap();
     [(digits + rest.len()).to_string().as_bytes(), &rest].concat()

@@ -1,4 +1,4 @@
-//! A zip of somebody who lies now and then.
+//! Hostile zip archives, some with wrong fields.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -11,16 +11,16 @@ use crate::fuzzing::choices::Choices;
 
 const MAX_ENTRIES: u8 = 8;
 
-/// What an entry says that it is: a file or nothing in particular, mostly.
+/// File types of entries, mostly regular or unspecified.
 const KINDS: [u32; 7] = [0o100_000, 0, 0o100_000, 0o040_000, 0o120_000, 0o020_000, 0o010_000];
 
 pub(super) fn archive(choices: &mut Choices<'_>, target: &Path) -> Vec<u8> {
     let (mut archive, mut directory, mut count) = (Vec::new(), Vec::new(), 0_u16);
     for _ in 0..MAX_ENTRIES {
-        if choices.are_over() {
+        if choices.is_empty() {
             break;
         }
-        let offset = truth_or_not(choices, archive.len() as u32);
+        let offset = maybe_wrong(choices, archive.len() as u32);
         let (name, content) = (names::path(choices, target), choices.content());
         let method = choices.one_of(&[0_u16, 8, 0, 8, 1]);
         let data = if method == 8 { deflated(&content) } else { content.clone() };
@@ -30,9 +30,9 @@ pub(super) fn archive(choices: &mut Choices<'_>, target: &Path) -> Vec<u8> {
         let host = choices.one_of(&[3_u16, 3, 3, 0]) << 8;
         let flags = choices.one_of(&[0_u16, 0x0800, 0x0800, 1]);
         let facts = [
-            truth_or_not(choices, checksum.sum()),
-            truth_or_not(choices, data.len() as u32),
-            truth_or_not(choices, content.len() as u32),
+            maybe_wrong(choices, checksum.sum()),
+            maybe_wrong(choices, data.len() as u32),
+            maybe_wrong(choices, content.len() as u32),
         ];
         let facts: Vec<u8> = facts.iter().flat_map(|fact| fact.to_le_bytes()).collect();
         let name_length = (name.len() as u16).to_le_bytes();
@@ -45,19 +45,19 @@ pub(super) fn archive(choices: &mut Choices<'_>, target: &Path) -> Vec<u8> {
         count += 1;
     }
     let (offset, length) = (archive.len() as u32, directory.len() as u32);
-    let (offset, length) = (truth_or_not(choices, offset), truth_or_not(choices, length));
+    let (offset, length) = (maybe_wrong(choices, offset), maybe_wrong(choices, length));
     put(&mut archive, &[&directory, b"PK\x05\x06", &[0; 4], &count.to_le_bytes(), &count.to_le_bytes()]);
     put(&mut archive, &[&length.to_le_bytes(), &offset.to_le_bytes(), &[0; 2]]);
     archive
 }
 
-fn truth_or_not(choices: &mut Choices<'_>, truth: u32) -> u32 {
+fn maybe_wrong(choices: &mut Choices<'_>, value: u32) -> u32 {
     match choices.byte() {
-        250 => truth.wrapping_add(1),
-        251 => truth.wrapping_sub(1),
+        250 => value.wrapping_add(1),
+        251 => value.wrapping_sub(1),
         252 => u32::MAX,
         253 => u32::MAX - 1,
-        _ => truth,
+        _ => value,
     }
 }
 

@@ -1,13 +1,13 @@
-//! Archives: tar as the native API takes them, zip as V0's routes do.
+//! Archives: tar of the native API, zip of V0's routes.
 //!
-//! The first byte says what the rest is: an archive as it is, what an archive is made of (so that its checksums are
-//! right and its entries meet), or a folder that goes through an archive and back.
+//! The first byte selects the use of the rest: a raw archive, choices for an archive with valid checksums and conflicting
+//! entries, or choices for a folder that is packed and unpacked.
 
 mod hostile_tar;
 mod hostile_zip;
-mod journey;
 mod names;
-mod place;
+mod round_trip;
+mod sandbox_folder;
 mod tree;
 
 use std::fs::File;
@@ -20,26 +20,26 @@ use tokio::sync::mpsc::channel;
 use super::choices::Choices;
 use crate::files::{ArchiveLimits, BodyPart, FileError, Files, unpack};
 use crate::v0;
-use place::Place;
+use sandbox_folder::SandboxFolder;
 
-/// Few, so that they are reached.
+/// Low, so that they are reached.
 const LIMITS: ArchiveLimits = ArchiveLimits { entries: 12, bytes: 4096, free_bytes: 1024 };
 
-/// Whatever an archive holds, nothing is made or changed outside its folder, and nothing in it that could be used to get
-/// out or to become another user. A tar that is refused leaves nothing. What was packed is the same when it is unpacked.
+/// No archive creates or changes a file outside its folder, or creates a link or set-id file that could be used to escape.
+/// A rejected tar leaves nothing. A packed folder is unchanged after unpacking.
 pub fn archive(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     match kind % 6 {
-        0 => Place::make(*kind).check_tar(|target| untar(target, bytes, LIMITS)),
-        1 => Place::make(*kind).check_zip(|target, file| unzip(target, file, bytes)),
-        2 => Place::make(*kind).check_tar(|target| {
-            untar(target, &hostile_tar::archive(&mut Choices::of(bytes), target), LIMITS)
+        0 => SandboxFolder::create(*kind).check_tar(|target| untar(target, bytes, LIMITS)),
+        1 => SandboxFolder::create(*kind).check_zip(|target, file| unzip(target, file, bytes)),
+        2 => SandboxFolder::create(*kind).check_tar(|target| {
+            untar(target, &hostile_tar::archive(&mut Choices::new(bytes), target), LIMITS)
         }),
-        3 => Place::make(*kind).check_zip(|target, file| {
-            unzip(target, file, &hostile_zip::archive(&mut Choices::of(bytes), target))
+        3 => SandboxFolder::create(*kind).check_zip(|target, file| {
+            unzip(target, file, &hostile_zip::archive(&mut Choices::new(bytes), target))
         }),
-        4 => journey::through_tar(&mut Choices::of(bytes)),
-        _ => journey::through_zip(&mut Choices::of(bytes)),
+        4 => round_trip::through_tar(&mut Choices::new(bytes)),
+        _ => round_trip::through_zip(&mut Choices::new(bytes)),
     }
 }
 

@@ -1,22 +1,22 @@
-//! What is in a folder, as values that can be compared.
+//! The files of a folder, as comparable values.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// All below a folder, by its path there.
-pub(super) type Tree = BTreeMap<PathBuf, Found>;
+/// All entries below a folder by relative path.
+pub(super) type Tree = BTreeMap<PathBuf, TreeEntry>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
-    /// Permission bits; of links, 0.
+pub(super) struct TreeEntry {
+    /// Permission bits; 0 for links.
     pub(super) mode: u32,
-    pub(super) kind: Kind,
+    pub(super) content: EntryContent,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryContent {
     Folder,
     File(Vec<u8>),
     Link(PathBuf),
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Other,
 }
 
-pub(super) fn of(folder: &Path) -> Tree {
+pub(super) fn read(folder: &Path) -> Tree {
     let mut tree = Tree::new();
     add(&mut tree, folder, Path::new(""));
     tree
@@ -35,16 +35,16 @@ fn add(tree: &mut Tree, folder: &Path, below: &Path) {
         let below = below.join(entry.unwrap().file_name());
         let path = folder.join(&below);
         let metadata = fs::symlink_metadata(&path).unwrap();
-        let kind = match metadata.file_type() {
-            kind if kind.is_dir() => Kind::Folder,
-            kind if kind.is_file() => Kind::File(fs::read(&path).unwrap()),
-            kind if kind.is_symlink() => Kind::Link(fs::read_link(&path).unwrap()),
-            _ => Kind::Other,
+        let content = match metadata.file_type() {
+            kind if kind.is_dir() => EntryContent::Folder,
+            kind if kind.is_file() => EntryContent::File(fs::read(&path).unwrap()),
+            kind if kind.is_symlink() => EntryContent::Link(fs::read_link(&path).unwrap()),
+            _ => EntryContent::Other,
         };
-        if kind == Kind::Folder {
+        if content == EntryContent::Folder {
             add(tree, folder, &below);
         }
         let mode = if metadata.is_symlink() { 0 } else { metadata.mode() & 0o7777 };
-        tree.insert(below, Found { mode, kind });
+        tree.insert(below, TreeEntry { mode, content });
     }
 }

@@ -38,7 +38,7 @@ pub(in crate::v0) fn find(path: &Path) -> Result<Vec<FileToPack>, TransferError>
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(TransferError::NotFound(path.to_owned()));
         }
-        Err(error) => return Err(TransferError::io("inspecting", path, error)),
+        Err(error) => return Err(TransferError::io("inspect", path, error)),
     }
     Ok(collector.files)
 }
@@ -53,7 +53,7 @@ impl FileCollector {
         if depth == MAX_DEPTH {
             return Err(TransferError::TooMuch(format!("{} is nested too deeply", path.display())));
         }
-        let failed = |error| TransferError::io("reading the folder", path, error);
+        let failed = |error| TransferError::io("read the folder", path, error);
         let mut entries =
             fs::read_dir(path).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
         // Sorted, so that the archive of a folder is deterministic.
@@ -74,8 +74,7 @@ impl FileCollector {
         if !metadata.is_file() {
             return Ok(());
         }
-        access(&path, AccessFlags::R_OK)
-            .map_err(|errno| TransferError::io("reading", &path, errno.into()))?;
+        access(&path, AccessFlags::R_OK).map_err(|errno| TransferError::io("read", &path, errno.into()))?;
         self.bytes += metadata.len();
         if self.bytes > MAX_BYTES || self.files.len() == MAX_ENTRIES {
             return Err(TransferError::TooMuch(format!(

@@ -25,9 +25,9 @@ pub(super) struct UploadFolder {
 impl UploadFolder {
     /// Opens a folder that the client has named. Links are followed, and the folder is created if it does not exist.
     pub(super) fn create(path: &Path) -> Result<Self, TransferError> {
-        std::fs::create_dir_all(path).map_err(|error| TransferError::io("making the folder", path, error))?;
+        std::fs::create_dir_all(path).map_err(|error| TransferError::io("create the folder", path, error))?;
         let handle = open(path, FOLDER, Mode::empty());
-        let handle = handle.map_err(|error| TransferError::io("opening the folder", path, error.into()))?;
+        let handle = handle.map_err(|error| TransferError::io("open the folder", path, error.into()))?;
         Ok(Self { handle, path: path.to_owned() })
     }
 
@@ -45,7 +45,7 @@ impl UploadFolder {
             Err(Errno::ELOOP | Errno::ENOTDIR) => {
                 Err(TransferError::Refused(format!("{} is a link or a file, not a folder", path.display())))
             }
-            Err(error) => Err(TransferError::io("making the folder", &path, error.into())),
+            Err(error) => Err(TransferError::io("create the folder", &path, error.into())),
         }
     }
 
@@ -65,7 +65,7 @@ impl UploadFolder {
             _ = unlinkat(&self.handle, &temporary, UnlinkatFlags::NoRemoveDir);
             match error.kind() {
                 io::ErrorKind::InvalidData => TransferError::Refused(format!("{}: {error}", path.display())),
-                _ => TransferError::io("writing", &path, error),
+                _ => TransferError::io("write", &path, error),
             }
         })
     }

@@ -103,7 +103,7 @@ impl UploadReader {
                 let opened = tokio::task::spawn_blocking(move || create_unnamed(&folders)).await;
                 let file = opened.unwrap_or_else(|error| Err(io::Error::other(error)));
                 let file = file.map_err(|error| {
-                    TransferError::io("storing the upload in", Path::new("the temporary folder"), error)
+                    TransferError::io("store the upload in", Path::new("the temporary folder"), error)
                 })?;
                 self.file = Some((filename, tokio::fs::File::from_std(file)));
                 self.current = CurrentPart::File;
@@ -150,7 +150,7 @@ impl UploadReader {
 }
 
 fn write_error(error: io::Error) -> TransferError {
-    TransferError::io("writing to", Path::new("the temporary folder"), error)
+    TransferError::io("write to", Path::new("the temporary folder"), error)
 }
 
 fn create_unnamed(folders: &[PathBuf]) -> io::Result<File> {

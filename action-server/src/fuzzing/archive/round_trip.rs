@@ -1,4 +1,4 @@
-//! A folder that is packed and unpacked again is the same.
+//! A folder is unchanged after packing and unpacking.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -6,29 +6,29 @@ use std::path::Path;
 
 use tokio::sync::mpsc::channel;
 
-use super::tree::{self, Found, Kind, Tree};
+use super::tree::{self, EntryContent, Tree, TreeEntry};
 use super::untar;
 use crate::files::{ArchiveLimits, Files, open_folder, pack};
 use crate::fuzzing::choices::Choices;
-use crate::fuzzing::scratch::Scratch;
+use crate::fuzzing::scratch::FuzzFolder;
 use crate::v0;
 
 const MAX_DEPTH: u8 = 3;
 
-/// Ordinary, hidden, with a blank, with a line end, and too long for the field that names have in a tar.
+/// Ordinary, hidden, with a blank, with a line end, and too long for the name field of a tar header.
 const NAMES: [&str; 7] = ["a", ".b", "c d", "\u{e9}", "l\nf", "..c", LONG_NAME];
 const LONG_NAME: &str = "a-name-that-is-longer-than-the-one-hundred-bytes-that-were-thought-to-be-enough-for-any-name\
                          -when-tar-was-made-and-then-some";
 
 const MODES: [u32; 5] = [0o644, 0o755, 0o600, 0o777, 0o700];
 
-/// More parts than such a folder can have.
+/// More than the parts of any such archive.
 const PARTS: usize = 1024;
 
 pub(super) fn through_tar(choices: &mut Choices<'_>) {
-    let scratch = Scratch::make();
+    let scratch = FuzzFolder::create();
     let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
-    make(choices, &from, 0, true);
+    create(choices, &from, 0, true);
     let (parts, mut arriving) = channel(PARTS);
     pack(&open_folder(&Files::unconfined(), &from).unwrap(), parts);
     let mut archive = Vec::new();
@@ -36,26 +36,26 @@ pub(super) fn through_tar(choices: &mut Choices<'_>) {
         archive.extend_from_slice(&part.unwrap());
     }
     untar(&to, &archive, ArchiveLimits { entries: 10_000, bytes: 16 << 20, free_bytes: 16 << 20 }).unwrap();
-    assert_eq!(tree::of(&to), tree::of(&from));
+    assert_eq!(tree::read(&to), tree::read(&from));
 }
 
-/// As V0's clients do: files only, and the process's mask is taken off their permissions.
+/// As V0's clients use it: only files, with permissions reduced by the umask.
 pub(super) fn through_zip(choices: &mut Choices<'_>) {
-    let scratch = Scratch::make();
+    let scratch = FuzzFolder::create();
     let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
-    make(choices, &from, 0, false);
+    create(choices, &from, 0, false);
     let archive = scratch.path().join("archive");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&archive).unwrap();
     v0::fuzzing::pack(&from, &mut file).unwrap();
     v0::fuzzing::unpack(&File::open(&archive).unwrap(), &to).unwrap();
     let files = |tree: Tree| -> Tree {
-        let files = tree.into_iter().filter(|(_, found)| matches!(found.kind, Kind::File(_)));
-        files.map(|(path, found)| (path, Found { mode: found.mode & 0o700, ..found })).collect()
+        let files = tree.into_iter().filter(|(_, entry)| matches!(entry.content, EntryContent::File(_)));
+        files.map(|(path, entry)| (path, TreeEntry { mode: entry.mode & 0o700, ..entry })).collect()
     };
-    assert_eq!(files(tree::of(&to)), files(tree::of(&from)));
+    assert_eq!(files(tree::read(&to)), files(tree::read(&from)));
 }
 
-fn make(choices: &mut Choices<'_>, folder: &Path, depth: u8, has_links: bool) {
+fn create(choices: &mut Choices<'_>, folder: &Path, depth: u8, has_links: bool) {
     fs::create_dir(folder).unwrap();
     for _ in 0..choices.byte() % 5 {
         let path = folder.join(choices.one_of(&NAMES));
@@ -63,7 +63,7 @@ fn make(choices: &mut Choices<'_>, folder: &Path, depth: u8, has_links: bool) {
             continue;
         }
         match choices.byte() % 4 {
-            0 if depth < MAX_DEPTH => make(choices, &path, depth + 1, has_links),
+            0 if depth < MAX_DEPTH => create(choices, &path, depth + 1, has_links),
             1 if has_links => symlink(choices.one_of(&NAMES), &path).unwrap(),
             _ => {
                 fs::write(&path, choices.content()).unwrap();
