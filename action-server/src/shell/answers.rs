@@ -40,7 +40,7 @@ pub(super) enum CommandOutcome {
     /// Another command is running, and continues.
     NotExecuted,
     /// It was cancelled before it was started.
-    NeverBegun,
+    NotStarted,
     /// The shell ended before it had read the command.
     NeverRead,
     /// The command and all its processes were killed.
@@ -54,7 +54,7 @@ impl CommandOutcome {
             Self::Completed { .. }
             | Self::ShellEnded { .. }
             | Self::Cancelled { .. }
-            | Self::NeverBegun
+            | Self::NotStarted
             | Self::NeverRead => true,
             Self::TimedOut { .. } | Self::Quiet { .. } | Self::NotExecuted => false,
         }
@@ -68,7 +68,7 @@ impl CommandOutcome {
     fn exit_code(&self) -> i32 {
         match self {
             Self::Completed { status } | Self::ShellEnded { status } => *status,
-            Self::Cancelled { .. } | Self::NeverBegun | Self::NeverRead => 137,
+            Self::Cancelled { .. } | Self::NotStarted | Self::NeverRead => 137,
             Self::TimedOut { .. } | Self::Quiet { .. } | Self::NotExecuted => -1,
         }
     }
@@ -127,7 +127,7 @@ pub(super) fn nothing_runs(action: &RunAction, facts: &MachineInfo, working_dir:
 /// Creates the observation of an action that was cancelled in the queue.
 pub(super) fn never_begun(action: &RunAction, facts: &MachineInfo, working_dir: &Path) -> Observation {
     let answer_of = CommandReport {
-        ending: &CommandOutcome::NeverBegun,
+        ending: &CommandOutcome::NotStarted,
         folded: Folded::default(),
         first: true,
         running: None,
@@ -186,7 +186,7 @@ fn suffix(action: &RunAction, answer: &CommandReport<'_>) -> String {
         CommandOutcome::NeverRead => {
             "\n[The shell ended before the command began; it was not run.]".to_owned()
         }
-        CommandOutcome::NeverBegun => "\n[The command was cancelled before it began.]".to_owned(),
+        CommandOutcome::NotStarted => "\n[The command was cancelled before it started.]".to_owned(),
         CommandOutcome::Cancelled { shell_lost } => {
             let lost = if *shell_lost {
                 " The shell did not let go and was killed too; the next command gets a new one."

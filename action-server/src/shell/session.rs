@@ -185,7 +185,7 @@ impl Session {
     async fn try_command(&mut self, request: &mut Request) -> Result<CommandOutcome, StartError> {
         tokio::select! {
             biased;
-            () = request.cancel.cancelled() => return Ok(CommandOutcome::NeverBegun),
+            () = request.cancel.cancelled() => return Ok(CommandOutcome::NotStarted),
             ready = self.make_ready() => ready?,
         }
         let Some(process) = &mut self.process else { return Err(StartError::Ended { status: -1 }) };

@@ -1,4 +1,4 @@
-//! An id runs once; its output can be read again by offset; a cancel ends everything; a lost connection nothing.
+//! Actions: an id runs once, output can be read again by offset, a cancel kills everything and a lost connection nothing.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use hyper::{Method, Request};
 use protocol::observation::ObservationKind;
 use serde_json::json;
 
-use crate::harness::{Server, pids, until, until_dead};
+use crate::harness::{TestServer, pids, wait_until, wait_until_dead};
 
 fn run(command: &str) -> String {
     json!({"action": "run", "args": {"command": command, "blocking": true}}).to_string()
@@ -21,12 +21,12 @@ fn open(gate: &std::path::Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn action_runs_once_when_started_with_the_same_id() {
-    let server = Server::start();
+    let server = TestServer::start();
     let gate = server.gate("gate");
     let request = run("echo ran >> count; echo one; cat gate");
-    let first = server.begin(Method::POST, "/v1/actions/a", request.clone());
-    until("it runs", || server.file("count").exists());
-    let second = server.begin(Method::POST, "/v1/actions/a", request.clone());
+    let first = server.start_request(Method::POST, "/v1/actions/a", request.clone());
+    wait_until("the action runs", || server.file("count").exists());
+    let second = server.start_request(Method::POST, "/v1/actions/a", request.clone());
     open(&gate);
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     assert_eq!(first.answer().text(), "one\nopen\n");
@@ -41,7 +41,7 @@ async fn action_runs_once_when_started_with_the_same_id() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn start_is_refused_when_the_id_has_another_action() {
-    let server = Server::start();
+    let server = TestServer::start();
     server.run("a", "true").await;
     let other = server.send(Method::POST, "/v1/actions/a", run("false")).await;
     assert_eq!((other.status, other.json()["code"].as_str()), (409, Some("conflict")));
@@ -49,7 +49,7 @@ async fn start_is_refused_when_the_id_has_another_action() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn action_continues_when_its_connection_is_lost() {
-    let server = Server::start();
+    let server = TestServer::start();
     let gate = server.gate("gate");
     let mut client = server.http2().await;
     let request =
@@ -64,7 +64,7 @@ async fn action_continues_when_its_connection_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_is_streamed_before_the_action_completes() {
-    let server = Server::start();
+    let server = TestServer::start();
     let gate = server.gate("gate");
     let mut client = server.http2().await;
     let request = Request::post("http://sandbox/v1/actions/a")
@@ -81,7 +81,7 @@ async fn output_is_streamed_before_the_action_completes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_output_is_retained_until_it_is_acknowledged() {
-    let server = Server::start();
+    let server = TestServer::start();
     let first = server.run("a", "seq 1500000; echo end").await;
     let expected: String = (1..=1_500_000).map(|n| format!("{n}\n")).chain(["end\n".into()]).collect();
     assert!(expected.len() > 10 << 20);
@@ -99,10 +99,10 @@ async fn long_output_is_retained_until_it_is_acknowledged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledge_is_refused_while_the_action_runs() {
-    let server = Server::start();
+    let server = TestServer::start();
     let gate = server.gate("gate");
-    let reply = server.begin(Method::POST, "/v1/actions/a", run("echo ran >> began; cat gate"));
-    until("it runs", || server.file("began").exists());
+    let reply = server.start_request(Method::POST, "/v1/actions/a", run("echo ran >> started; cat gate"));
+    wait_until("the action runs", || server.file("started").exists());
     let refused = server.send(Method::POST, "/v1/actions/a/acknowledge", "").await;
     assert_eq!((refused.status, refused.json()["code"].as_str()), (409, Some("conflict")));
     open(&gate);
@@ -111,24 +111,24 @@ async fn acknowledge_is_refused_while_the_action_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_kills_the_process_tree_and_returns_an_observation() {
-    let server = Server::start();
+    let server = TestServer::start();
     let command = "sleep 1000 & echo $! >> pids; setsid sleep 1001 & sh -c 'sleep 1002 & echo $! >> pids; wait' & \
                    echo $! >> pids; wait";
-    let reply = server.begin(Method::POST, "/v1/actions/a", run(command));
+    let reply = server.start_request(Method::POST, "/v1/actions/a", run(command));
     let tree = pids(&server.file("pids"), 3);
     for _ in 0..2 {
         assert_eq!(server.send(Method::DELETE, "/v1/actions/a", "").await.status, 204);
     }
     let reply = reply.await.unwrap();
     assert!(matches!(reply.answer().observation.kind, ObservationKind::Run(_) | ObservationKind::Error(_)));
-    tree.into_iter().for_each(until_dead);
+    tree.into_iter().for_each(wait_until_dead);
     assert_eq!(server.send(Method::DELETE, "/v1/actions/a", "").await.status, 204);
     assert_eq!(server.run("b", "echo alive").await.text(), "alive\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn relative_file_paths_refer_to_the_working_directory() {
-    let server = Server::start();
+    let server = TestServer::start();
     let dir = server.dir.path().canonicalize().unwrap();
     server.act("w", json!({"action": "write", "args": {"path": "a/b", "content": "x\ny\n"}})).await;
     let read =
@@ -156,7 +156,7 @@ async fn relative_file_paths_refer_to_the_working_directory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn execute_action_returns_the_observation() {
-    let server = Server::start();
+    let server = TestServer::start();
     let event = json!({"action": {"id": 3, "source": "agent", "timeout": 120, "action": "run",
         "args": {"command": "echo hi"}}});
     let reply = server.send(Method::POST, "/execute_action", event.to_string()).await;

@@ -1,4 +1,4 @@
-//! `dial`: bytes through, both ways, and its own end whichever side goes first.
+//! `dial`: it forwards both directions and exits, whichever side closes first.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixListener;
@@ -9,14 +9,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::sandbox_api::DIAL_GREETING;
 
-use crate::harness::{Server, program, until};
+use crate::harness::{TestServer, program, wait_until};
 
-/// Killed when dropped.
-struct Dial(Child);
+/// A running `dial`, killed on drop.
+struct DialProcess(Child);
 
-impl Dial {
-    /// To the very server: the supervisor's process listens.
-    fn to(server: &Server) -> Self {
+impl DialProcess {
+    /// Dials the server, whose socket the supervisor's process listens on.
+    fn to(server: &TestServer) -> Self {
         let mut dial = program();
         dial.args(["dial", "--server-pid", &server.pid().to_string(), "--socket"]).arg(server.socket());
         Self(dial.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
@@ -29,7 +29,7 @@ impl Dial {
     }
 }
 
-impl Drop for Dial {
+impl Drop for DialProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -38,8 +38,8 @@ impl Drop for Dial {
 
 #[test]
 fn dial_forwards_a_response_after_the_end_of_input() {
-    let server = Server::start();
-    let mut dial = Dial::to(&server);
+    let server = TestServer::start();
+    let mut dial = DialProcess::to(&server);
     dial.read_greeting();
     let mut input = dial.0.stdin.take().unwrap();
     let body =
@@ -59,23 +59,23 @@ fn dial_forwards_a_response_after_the_end_of_input() {
 
 #[test]
 fn dial_exits_soon_after_the_end_of_input() {
-    let server = Server::start();
-    let mut dial = Dial::to(&server);
+    let server = TestServer::start();
+    let mut dial = DialProcess::to(&server);
     dial.read_greeting();
     let closed = Instant::now();
     drop(dial.0.stdin.take());
-    until("the dial has ended", || dial.0.try_wait().unwrap().is_some());
+    wait_until("the dial has exited", || dial.0.try_wait().unwrap().is_some());
     assert!(closed.elapsed() < Duration::from_millis(2_500), "{:?}", closed.elapsed());
 }
 
 #[test]
 fn dial_exits_when_its_socket_closes() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        let server = Server::start();
-        let mut dial = Dial::to(&server);
+        let server = TestServer::start();
+        let mut dial = DialProcess::to(&server);
         dial.read_greeting();
         kill(server.pid(), signal).unwrap();
-        until("the dial has ended", || dial.0.try_wait().unwrap().is_some());
+        wait_until("the dial has exited", || dial.0.try_wait().unwrap().is_some());
         assert!(dial.0.wait().unwrap().success());
     }
 }
@@ -85,14 +85,17 @@ fn dial_prints_only_an_error_when_there_is_no_server() {
     let output = program().args(["dial", "--socket", "/nowhere/s"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stdout, b"");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "action-server: cannot connect to /nowhere/s: No such file or directory (os error 2)\n");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        stderr,
+        "action-server: cannot connect to /nowhere/s: No such file or directory (os error 2)\n"
+    );
 }
 
-/// The scene of an attack from within: another socket in the place of the server's, which is stopped.
+/// An attack from within: the server is suspended and its socket replaced by another.
 #[test]
 fn dial_sends_nothing_when_another_process_listens() {
-    let server = Server::start();
+    let server = TestServer::start();
     std::fs::rename(server.socket(), server.file("run/moved")).unwrap();
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
     let stopped = Pid::from_raw(children.trim().parse().unwrap());
@@ -100,8 +103,8 @@ fn dial_sends_nothing_when_another_process_listens() {
     let fake = UnixListener::bind(server.socket()).unwrap();
     fake.set_nonblocking(true).unwrap();
 
-    let mut dial = Dial::to(&server);
-    // It may have ended before.
+    let mut dial = DialProcess::to(&server);
+    // It may have exited before.
     let _ = dial.0.stdin.take().unwrap().write_all(b"x-session-api-key: secret\n");
     let mut output = Vec::new();
     dial.0.stdout.take().unwrap().read_to_end(&mut output).unwrap();
@@ -113,8 +116,8 @@ fn dial_sends_nothing_when_another_process_listens() {
     assert_eq!(String::from_utf8_lossy(&received), "");
     assert_eq!(fake.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 
-    // The socket itself still leads to the server, whatever it is called now.
+    // The renamed socket still belongs to the server.
     kill(stopped, Signal::SIGCONT).unwrap();
     std::fs::rename(server.file("run/moved"), server.socket()).unwrap();
-    Dial::to(&server).read_greeting();
+    DialProcess::to(&server).read_greeting();
 }

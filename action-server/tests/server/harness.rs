@@ -1,4 +1,4 @@
-//! Starts the program, speaks to it, and leaves nothing behind, also when a test fails.
+//! Starts the program, sends requests to it, and leaves nothing behind even if a test fails.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::{http1, http2};
-use hyper::{Method, Request};
+use hyper::{HeaderMap, Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -18,24 +18,25 @@ use protocol::Observation;
 use protocol::sandbox_api::{ActionFrame, ActionFrameDecoder, KEY_HEADER};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-/// Nothing that is waited for takes this long on a machine that is not broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time of any wait, far above the usual.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_action-server"))
 }
 
-/// A running server; ended when dropped.
-pub(crate) struct Server {
+/// A running server, terminated on drop.
+pub(crate) struct TestServer {
     pub(crate) child: Child,
     pub(crate) dir: TempDir,
     key: Option<&'static str>,
 }
 
-impl Server {
+impl TestServer {
     pub(crate) fn start() -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), None, &[])
     }
@@ -67,10 +68,12 @@ impl Server {
             child.stdin.take().unwrap().write_all(format!("{key}\n").as_bytes()).unwrap();
         }
         let server = Self { child, dir, key };
-        until("the server listens", || StdUnixStream::connect(server.socket()).is_ok());
-        // Its supervisor listens before it starts.
+        wait_until("the server listens", || StdUnixStream::connect(server.socket()).is_ok());
+        // The supervisor listens before the server starts.
         let children = format!("/proc/{0}/task/{0}/children", server.pid());
-        until("the server has started", || fs::read_to_string(&children).is_ok_and(|pids| !pids.is_empty()));
+        wait_until("the server has started", || {
+            fs::read_to_string(&children).is_ok_and(|pids| !pids.is_empty())
+        });
         server
     }
 
@@ -87,11 +90,11 @@ impl Server {
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        until("the server has ended", || self.child.try_wait().unwrap().is_some());
+        wait_until("the server has exited", || self.child.try_wait().unwrap().is_some());
         self.child.wait().unwrap()
     }
 
-    /// A named pipe in the working directory: a command that reads it goes on when the test says so.
+    /// Creates a named pipe in the working directory. A command that reads it waits until the test writes to it.
     pub(crate) fn gate(&self, name: &str) -> PathBuf {
         nix::unistd::mkfifo(&self.file(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
         self.file(name)
@@ -104,13 +107,18 @@ impl Server {
         client
     }
 
-    /// One request on a connection of its own.
-    pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Reply {
-        self.begin(method, path, body).await.unwrap()
+    /// Sends a request on a new connection.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Bytes>) -> HttpReply {
+        self.start_request(method, path, body).await.unwrap()
     }
 
-    /// The same, while the test goes on.
-    pub(crate) fn begin(&self, method: Method, path: &str, body: impl Into<Bytes>) -> JoinHandle<Reply> {
+    /// Sends a request in the background.
+    pub(crate) fn start_request(
+        &self,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> JoinHandle<HttpReply> {
         let mut request = Request::builder().method(method).uri(path).header("host", "sandbox");
         if let Some(key) = self.key {
             request = request.header(KEY_HEADER, key);
@@ -118,28 +126,28 @@ impl Server {
         tokio::spawn(send_to(self.socket(), request.body(Full::new(body.into())).unwrap()))
     }
 
-    pub(crate) async fn send_request(&self, request: Request<Full<Bytes>>) -> Reply {
+    pub(crate) async fn send_request(&self, request: Request<Full<Bytes>>) -> HttpReply {
         send_to(self.socket(), request).await
     }
 
-    pub(crate) async fn run(&self, id: &str, command: &str) -> Answer {
+    pub(crate) async fn run(&self, id: &str, command: &str) -> CompletedAction {
         self.act(id, json!({"action": "run", "args": {"command": command, "blocking": true}})).await
     }
 
-    pub(crate) async fn act(&self, id: &str, action: Value) -> Answer {
+    pub(crate) async fn act(&self, id: &str, action: Value) -> CompletedAction {
         let reply = self.send(Method::POST, &format!("/v1/actions/{id}"), action.to_string()).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.answer()
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
             return;
         }
         let _ = kill(self.pid(), Signal::SIGTERM);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while Instant::now() < deadline && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -148,47 +156,57 @@ impl Drop for Server {
     }
 }
 
-async fn send_to(socket: PathBuf, request: Request<Full<Bytes>>) -> Reply {
-    let stream = TokioIo::new(UnixStream::connect(socket).await.unwrap());
-    let (mut client, connection) = http1::handshake(stream).await.unwrap();
-    let connection = tokio::spawn(connection);
-    let response = client.send_request(request).await.unwrap();
-    let status = response.status().as_u16();
-    let media_type = response.headers().get("content-type").map(|value| value.to_str().unwrap().to_owned());
-    let body = tokio::time::timeout(PATIENCE, response.into_body().collect()).await.unwrap().unwrap();
-    drop(client);
-    connection.abort();
-    Reply { status, media_type, body: body.to_bytes() }
+async fn send_to(socket: PathBuf, request: Request<Full<Bytes>>) -> HttpReply {
+    HttpReply::receive(UnixStream::connect(socket).await.unwrap(), request).await
 }
 
 /// What came back.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct HttpReply {
     pub(crate) status: u16,
-    pub(crate) media_type: Option<String>,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Reply {
+impl HttpReply {
+    /// Sends a request on a new connection and reads the response.
+    pub(crate) async fn receive(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        request: Request<Full<Bytes>>,
+    ) -> Self {
+        let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let (head, body) = client.send_request(request).await.unwrap().into_parts();
+        let body = tokio::time::timeout(TEST_TIMEOUT, body.collect()).await.unwrap().unwrap().to_bytes();
+        drop(client);
+        connection.abort();
+        Self { status: head.status.as_u16(), headers: head.headers, body }
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    pub(crate) fn answer(&self) -> Answer {
-        assert_eq!(self.media_type.as_deref(), Some(protocol::sandbox_api::FRAMES_MEDIA_TYPE));
-        Answer::decode(&self.body)
+    /// Returns a header, or an empty text.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn answer(&self) -> CompletedAction {
+        assert_eq!(self.header("content-type"), protocol::sandbox_api::FRAMES_MEDIA_TYPE);
+        CompletedAction::decode(&self.body)
     }
 }
 
-/// An action's stream, read to its end.
+/// The complete stream of an action.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct CompletedAction {
     pub(crate) output: Vec<u8>,
     pub(crate) gaps: Vec<(u64, u64)>,
     pub(crate) observation: Observation,
 }
 
-impl Answer {
+impl CompletedAction {
     fn decode(bytes: &[u8]) -> Self {
         let mut decoder = ActionFrameDecoder::default();
         decoder.push(bytes);
@@ -209,33 +227,33 @@ impl Answer {
     }
 }
 
-/// Looks until it is so.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+/// Waits until a condition holds.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !is_so() {
-        assert!(Instant::now() < deadline, "waited too long until {what}");
+        assert!(Instant::now() < deadline, "timeout: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// The pids in a file that a command has written, once there are `count`.
+/// Waits until a command wrote `count` pids to a file, and returns them.
 pub(crate) fn pids(file: &Path, count: usize) -> Vec<i32> {
     let read = || -> Vec<i32> {
         let text = fs::read_to_string(file).unwrap_or_default();
         text.lines().filter_map(|line| line.trim().parse().ok()).collect()
     };
-    until("the pids are written", || read().len() == count);
+    wait_until("the pids are written", || read().len() == count);
     read()
 }
 
-/// Looks until a process runs no more. A zombie is its parent's to bury: bash may leave that for its next command.
-pub(crate) fn until_dead(pid: i32) {
+/// Waits until a process has exited. It may be a zombie, because bash may reap it only at its next command.
+pub(crate) fn wait_until_dead(pid: i32) {
     let status = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let runs = |status: &str| !status.is_empty() && !status.contains("State:\tZ");
-    until(&format!("{pid} is dead"), || !runs(&status()));
+    wait_until(&format!("{pid} is dead"), || !runs(&status()));
 }
 
-/// Neither running nor a zombie.
+/// Whether a process is neither running nor a zombie.
 pub(crate) fn is_gone(pid: i32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }

@@ -1,17 +1,17 @@
-//! The key: asked for everywhere but at `/alive`, and nowhere to be found by what the server runs.
+//! The key: required by all routes except `/alive`, and not visible to processes in the sandbox.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Method, Request};
 use protocol::sandbox_api::KEY_HEADER;
 
-use crate::harness::Server;
+use crate::harness::TestServer;
 
 const KEY: &str = "canary-5e1f0a";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_but_alive_requires_the_key() {
-    let server = Server::start_with_key(KEY);
+    let server = TestServer::start_with_key(KEY);
     let routes = [
         ("GET", "/v1/info"),
         ("GET", "/v1/openapi.json"),
@@ -39,13 +39,13 @@ async fn every_route_but_alive_requires_the_key() {
     assert_eq!(server.send_request(open).await.status, 200);
     assert_eq!(server.send(Method::GET, "/v1/info", "").await.status, 200);
     let document = server.send(Method::GET, "/v1/openapi.json", "").await;
-    assert_eq!((document.status, document.media_type.as_deref()), (200, Some("application/json")));
+    assert_eq!((document.status, document.header("content-type")), (200, "application/json"));
     assert_eq!(document.body, include_str!("../../openapi.json"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_head_request_has_no_body() {
-    let server = Server::start_with_key(KEY);
+    let server = TestServer::start_with_key(KEY);
     let head = Request::head("http://sandbox/v1/info").body(Full::<Bytes>::default()).unwrap();
     let refused = server.http2().await.send_request(head).await.unwrap();
     assert_eq!(refused.status(), 403);
@@ -54,14 +54,14 @@ async fn refused_head_request_has_no_body() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_cannot_find_the_key() {
-    let server = Server::start_with_key(KEY);
+    let server = TestServer::start_with_key(KEY);
     let look = "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; cat <&0";
     let answer = server.run("a", &format!("({look}) </dev/null | grep -c '^canary-' ; true")).await;
     assert_eq!(answer.text().trim(), "0");
 }
 
-/// Looks everywhere as another user: what is told of our processes, their memory, and the socket.
-const LOOK_AROUND: &str = r#"
+/// As another user, tries to read our processes in `/proc`, their memory and the socket.
+const INSPECT_AS_USER: &str = r#"
 for pid in $SERVER $SUPERVISOR; do
     for file in /proc/$pid/environ /proc/$pid/cmdline /proc/$pid/fd/*; do
         timeout 1 head -c 100000 "$file" 2>/dev/null </dev/null
@@ -80,8 +80,8 @@ async fn other_user_cannot_read_key_socket_or_memory() {
         eprintln!("skipped: only root can be another user");
         return;
     }
-    let server = Server::start_with_key(KEY);
-    std::fs::write(server.file("look"), LOOK_AROUND).unwrap();
+    let server = TestServer::start_with_key(KEY);
+    std::fs::write(server.file("look"), INSPECT_AS_USER).unwrap();
     let children = format!("/proc/{0}/task/{0}/children", server.pid());
     let child = std::fs::read_to_string(children).unwrap();
     let environment =
@@ -90,7 +90,7 @@ async fn other_user_cannot_read_key_socket_or_memory() {
         |user: &str| format!("{environment} setpriv --reuid={user} --regid={user} --clear-groups sh <look");
     let answer = server.run("a", &look("65534")).await;
     assert_eq!(answer.text().trim(), "0\nlooked");
-    // That the look could find something is shown by looking as root, who may.
+    // Root can read them, which shows that the script works.
     let answer = server.run("b", &look("0")).await;
     assert!(answer.text().contains("folder\nsocket\nlooked"), "{}", answer.text());
 }

@@ -1,4 +1,4 @@
-//! How the program begins and ends, and what it leaves: nothing.
+//! Start and end of the program. It leaves nothing behind.
 
 use std::fs;
 use std::os::fd::AsRawFd as _;
@@ -12,12 +12,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{Server, is_gone, pids, program, until};
+use crate::harness::{TestServer, is_gone, pids, program, wait_until};
 
 const BUSY: &str = "sleep 1000 & echo $! >> pids; setsid sh -c 'echo $$ >> pids; exec sleep 1001' & \
                     (setsid sh -c 'echo $$ >> pids; exec sleep 1002' &); echo $$ >> pids; cat";
 
-async fn busy(server: &Server) -> Vec<i32> {
+async fn busy(server: &TestServer) -> Vec<i32> {
     let busy =
         json!({"action": "run", "args": {"command": BUSY, "blocking": true}, "timeout": 0.5}).to_string();
     let reply = server.send(Method::POST, "/v1/actions/busy", busy).await;
@@ -27,7 +27,7 @@ async fn busy(server: &Server) -> Vec<i32> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_shuts_down_within_two_seconds() {
-    let mut server = Server::start();
+    let mut server = TestServer::start();
     let started = busy(&server).await;
     let asked = Instant::now();
     kill(server.pid(), Signal::SIGTERM).unwrap();
@@ -40,9 +40,9 @@ async fn sigterm_shuts_down_within_two_seconds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attached_client_gets_the_observation_at_shutdown() {
-    let server = Server::start();
+    let server = TestServer::start();
     let request = json!({"action": "run", "args": {"command": "echo $$ >> pids; cat", "blocking": true}});
-    let reply = server.begin(Method::POST, "/v1/actions/a", request.to_string());
+    let reply = server.start_request(Method::POST, "/v1/actions/a", request.to_string());
     pids(&server.file("pids"), 1);
     kill(server.pid(), Signal::SIGTERM).unwrap();
     reply.await.unwrap().answer();
@@ -50,7 +50,7 @@ async fn attached_client_gets_the_observation_at_shutdown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_are_killed_when_the_server_is_killed() {
-    let mut server = Server::start();
+    let mut server = TestServer::start();
     let started = busy(&server).await;
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
     kill(Pid::from_raw(children.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
@@ -60,7 +60,7 @@ async fn processes_are_killed_when_the_server_is_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn socket_is_reused_after_kill_9() {
-    let server = Server::start();
+    let server = TestServer::start();
     let old = server.send(Method::GET, "/v1/info", "").await.json();
     kill(server.pid(), Signal::SIGKILL).unwrap();
     let again = program()
@@ -74,7 +74,7 @@ async fn socket_is_reused_after_kill_9() {
     assert_ne!(new["boot_id"], old["boot_id"]);
     let pid = line["pid"].as_i64().unwrap() as i32;
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-    until("the second server has ended", || !server.socket().exists());
+    wait_until("the second server has exited", || !server.socket().exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +92,7 @@ async fn detached_server_releases_the_launcher_s_streams() {
         .spawn()
         .unwrap();
     std::io::Write::write_all(&mut launcher.stdin.take().unwrap(), b"key\n").unwrap();
-    // Reads both streams to their ends, which come only when nobody holds them.
+    // Reads both streams to their ends, which requires that no process holds them.
     let output = launcher.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -100,7 +100,7 @@ async fn detached_server_releases_the_launcher_s_streams() {
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(socket.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
     kill(Pid::from_raw(line["pid"].as_i64().unwrap() as i32), Signal::SIGTERM).unwrap();
-    until("the server has ended", || !socket.exists());
+    wait_until("the server has exited", || !socket.exists());
 }
 
 #[test]
@@ -111,13 +111,13 @@ fn server_is_killed_when_its_address_cannot_be_printed() {
     let mut launcher = program();
     launcher.args(["serve", "--working-dir", "/", "--detach", "--socket"]).arg(&socket).arg("--");
     let ended = launcher.stdin(Stdio::null()).stdout(full).output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stderr);
+    let stderr = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(
-        (ended.status.code(), said.contains("cannot print the server's address")),
+        (ended.status.code(), stderr.contains("cannot print the server's address")),
         (Some(1), true),
-        "{said}"
+        "{stderr}"
     );
-    until("the server has ended", || UnixStream::connect(&socket).is_err());
+    wait_until("the server has exited", || UnixStream::connect(&socket).is_err());
 }
 
 #[test]
@@ -137,15 +137,15 @@ fn server_starts_when_its_binary_is_replaced() {
     let pid = line["pid"].as_i64().unwrap() as i32;
     assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "action-server\n");
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-    until("the server has ended", || !socket.exists());
+    wait_until("the server has exited", || !socket.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inherited_descriptors_are_closed_in_commands() {
     let (left_open, _other_end) = nix::unistd::pipe().unwrap();
-    // Unlike the pipe's own, a copy is inherited.
+    // Unlike the pipe's own descriptor, a duplicate is inherited.
     let copy = nix::unistd::dup(&left_open).unwrap();
-    let server = Server::start();
+    let server = TestServer::start();
     let link = fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd())).unwrap();
     let look = json!({"argv": ["sh", "-c", "ls -l /proc/self/fd"]}).to_string();
     let of_process = server.send(Method::POST, "/v1/processes/look", look).await.body;
@@ -183,11 +183,11 @@ fn serve(arguments: &[&str], last: &std::path::Path) -> (i32, String) {
 
 #[test]
 fn start_fails_when_another_server_listens() {
-    let server = Server::start();
+    let server = TestServer::start();
     for more in [&[][..], &["--detach"]] {
-        let (code, said) = serve(&[more, &["--working-dir", "/", "--socket"]].concat(), &server.socket());
+        let (code, stderr) = serve(&[more, &["--working-dir", "/", "--socket"]].concat(), &server.socket());
         assert_eq!(
-            (code, said),
+            (code, stderr),
             (1, format!("action-server: another server listens on {}\n", server.socket().display()))
         );
     }
@@ -196,7 +196,7 @@ fn start_fails_when_another_server_listens() {
 
 #[test]
 fn idle_server_shuts_down() {
-    let mut server = Server::start_in(tempfile::tempdir().unwrap(), None, &["--idle-timeout", "0.2"]);
+    let mut server = TestServer::start_in(tempfile::tempdir().unwrap(), None, &["--idle-timeout", "0.2"]);
     assert_eq!(server.wait().code(), Some(0));
     assert!(!server.socket().exists());
 }

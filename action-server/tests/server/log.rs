@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use hyper::Method;
 use serde_json::Value;
 
-use crate::harness::Server;
+use crate::harness::TestServer;
 
 const SECRET: &str = "a-secret";
 
@@ -15,7 +15,7 @@ async fn logged(arguments: &[&str]) -> String {
     let log = folder.path().join("log");
     let stderr = File::create(&log).unwrap().into();
     let server =
-        Server::start_with_stderr(tempfile::tempdir().unwrap(), Some("a-secret-key"), arguments, stderr);
+        TestServer::start_with_stderr(tempfile::tempdir().unwrap(), Some("a-secret-key"), arguments, stderr);
     server.run("one", "echo a-secret-text; sleep 0.2").await;
     let reply = server.send(Method::GET, "/v1/files?path=a-secret-file", "").await;
     assert_eq!(reply.status, 404);

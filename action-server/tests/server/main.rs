@@ -1,4 +1,4 @@
-//! The built program as its host meets it: a process, a socket, HTTP. One module a promise.
+//! Tests of the built program through its process, socket and HTTP. One module per topic.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Ports inside: listed, waited for, and reached through the one connection.
+//! Ports in the sandbox: listed, awaited and reached through the connection.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-use crate::harness::Server;
+use crate::harness::TestServer;
 
-async fn client(server: &Server) -> http2::SendRequest<Empty<Bytes>> {
+async fn client(server: &TestServer) -> http2::SendRequest<Empty<Bytes>> {
     let stream = TokioIo::new(UnixStream::connect(server.socket()).await.unwrap());
     let (client, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(1 << 20)
@@ -38,13 +38,13 @@ async fn tunnel(client: &mut http2::SendRequest<Empty<Bytes>>, path: &str) -> To
     TokioIo::new(hyper::upgrade::on(response).await.unwrap())
 }
 
-/// Sends back what it hears, and at the end a word.
+/// Echoes its input, and sends `bye` at the end.
 async fn echo(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) {
-    let mut heard = vec![0; 4096];
+    let mut received = vec![0; 4096];
     loop {
-        match stream.read(&mut heard).await {
+        match stream.read(&mut received).await {
             Ok(0) | Err(_) => break,
-            Ok(count) => stream.write_all(&heard[..count]).await.unwrap(),
+            Ok(count) => stream.write_all(&received[..count]).await.unwrap(),
         }
     }
     let _ = stream.write_all(b"bye").await;
@@ -52,7 +52,7 @@ async fn echo(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Un
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tunnel_copies_both_directions_and_closes_each_half() {
-    let server = Server::start();
+    let server = TestServer::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -68,25 +68,25 @@ async fn tunnel_copies_both_directions_and_closes_each_half() {
         writer.write_all(&sent).await.unwrap();
         writer.shutdown().await.unwrap();
     };
-    let mut heard = Vec::new();
-    tokio::join!(send, async { reader.read_to_end(&mut heard).await.unwrap() });
-    assert!(heard == [&sent[..], b"bye"].concat());
+    let mut received = Vec::new();
+    tokio::join!(send, async { reader.read_to_end(&mut received).await.unwrap() });
+    assert!(received == [&sent[..], b"bye"].concat());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tunnel_closes_when_one_side_is_dropped() {
-    let server = Server::start();
+    let server = TestServer::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut client = client(&server).await;
     let path = format!("/v1/ports/{port}/tunnel");
 
     let (outside, inside) = tokio::join!(tunnel(&mut client, &path), listener.accept());
-    let (mut inside, began) = (inside.unwrap().0, Instant::now());
+    let (mut inside, started) = (inside.unwrap().0, Instant::now());
     drop(outside);
     let ended = tokio::time::timeout(Duration::from_secs(10), inside.read(&mut [0; 8])).await.unwrap();
     assert!(matches!(ended, Ok(0) | Err(_)));
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
 
     let (mut outside, inside) = tokio::join!(tunnel(&mut client, &path), listener.accept());
     drop(inside);
@@ -96,7 +96,7 @@ async fn tunnel_closes_when_one_side_is_dropped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tunnel_reaches_ports_and_sockets_over_http_1() {
-    let server = Server::start();
+    let server = TestServer::start();
     let listener = UnixListener::bind(server.file("inside.sock")).unwrap();
     tokio::spawn(async move {
         loop {
@@ -106,9 +106,9 @@ async fn tunnel_reaches_ports_and_sockets_over_http_1() {
     let mut client = client(&server).await;
     let mut outside = tunnel(&mut client, "/v1/sockets/tunnel?path=inside.sock").await;
     outside.write_all(b"hello").await.unwrap();
-    let mut heard = [0; 5];
-    outside.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"hello");
+    let mut received = [0; 5];
+    outside.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"hello");
 
     let stream = TokioIo::new(UnixStream::connect(server.socket()).await.unwrap());
     let (mut client, connection) = http1::handshake(stream).await.unwrap();
@@ -121,13 +121,13 @@ async fn tunnel_reaches_ports_and_sockets_over_http_1() {
     assert_eq!(response.status(), 101);
     let mut outside = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
     outside.write_all(b"hello").await.unwrap();
-    outside.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"hello");
+    outside.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"hello");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ports_are_listed_and_can_be_awaited() {
-    let server = Server::start();
+    let server = TestServer::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let list = server.send(Method::GET, "/v1/ports", "").await.json();
@@ -137,7 +137,7 @@ async fn ports_are_listed_and_can_be_awaited() {
     drop(listener);
     let path = format!("/v1/ports/{port}");
     assert_eq!(server.send(Method::GET, &path, "").await.json(), json!({"port": port, "listening": false}));
-    let waiting = server.begin(Method::GET, &format!("{path}?wait=20"), "");
+    let waiting = server.start_request(Method::GET, &format!("{path}?wait=20"), "");
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!waiting.is_finished());
     let _listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
@@ -146,7 +146,7 @@ async fn ports_are_listed_and_can_be_awaited() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tunnel_fails_when_the_target_is_unreachable() {
-    let server = Server::start();
+    let server = TestServer::start();
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let upgrade = |path: String| {
         let request = Request::get(path).header("host", "sandbox").header("connection", "upgrade");

@@ -1,4 +1,4 @@
-//! Processes without a terminal: exact, apart, by id; with their limits and their user; dead when they should be.
+//! Processes without a terminal: exact and separate streams, ids, limits, users, signals and reaping.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use protocol::sandbox_api::{
 };
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Reply, Server, is_gone, pids, until, until_dead};
+use crate::harness::{HttpReply, TEST_TIMEOUT, TestServer, is_gone, pids, wait_until, wait_until_dead};
 
-/// A process's stream, read to its end.
+/// The complete stream of a process.
 struct ProcessReply {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -35,62 +35,62 @@ impl ProcessReply {
     }
 }
 
-fn told(reply: &Reply) -> ProcessReply {
+fn decode(reply: &HttpReply) -> ProcessReply {
     assert_eq!(reply.status, 200, "{reply:?}");
     let mut decoder = ProcessFrameDecoder::default();
     decoder.push(&reply.body);
-    let mut told = ProcessReply { stdout: Vec::new(), stderr: Vec::new(), gaps: Vec::new(), exit: None };
+    let mut result = ProcessReply { stdout: Vec::new(), stderr: Vec::new(), gaps: Vec::new(), exit: None };
     while let Some(frame) = decoder.next_frame().unwrap() {
-        assert_eq!(told.exit, None, "a frame after the exit");
+        assert_eq!(result.exit, None, "a frame after the exit");
         match frame {
-            ProcessFrame::Output { stream: OutputStream::Stdout, bytes, .. } => told.stdout.extend(bytes),
-            ProcessFrame::Output { stream: OutputStream::Stderr, bytes, .. } => told.stderr.extend(bytes),
-            ProcessFrame::Gap { stream, from, to } => told.gaps.push((stream, from, to)),
-            ProcessFrame::Exit(exit) => told.exit = Some(*exit),
+            ProcessFrame::Output { stream: OutputStream::Stdout, bytes, .. } => result.stdout.extend(bytes),
+            ProcessFrame::Output { stream: OutputStream::Stderr, bytes, .. } => result.stderr.extend(bytes),
+            ProcessFrame::Gap { stream, from, to } => result.gaps.push((stream, from, to)),
+            ProcessFrame::Exit(exit) => result.exit = Some(*exit),
         }
     }
-    told
+    result
 }
 
 fn sh(script: &str) -> Value {
     json!({"argv": ["sh", "-c", script]})
 }
 
-async fn exec(server: &Server, id: &str, request: Value) -> ProcessReply {
-    told(&server.send(Method::POST, &format!("/v1/processes/{id}"), request.to_string()).await)
+async fn exec(server: &TestServer, id: &str, request: Value) -> ProcessReply {
+    decode(&server.send(Method::POST, &format!("/v1/processes/{id}"), request.to_string()).await)
 }
 
-async fn start(server: &Server, id: &str, request: Value) -> ProcessInfo {
+async fn start(server: &TestServer, id: &str, request: Value) -> ProcessInfo {
     let reply =
         server.send(Method::POST, &format!("/v1/processes/{id}?follow=false"), request.to_string()).await;
     assert_eq!(reply.status, 201, "{reply:?}");
     serde_json::from_slice(&reply.body).unwrap()
 }
 
-async fn info(server: &Server, id: &str) -> ProcessInfo {
+async fn info(server: &TestServer, id: &str) -> ProcessInfo {
     let reply = server.send(Method::GET, &format!("/v1/processes/{id}"), "").await;
     assert_eq!(reply.status, 200, "{reply:?}");
     serde_json::from_slice(&reply.body).unwrap()
 }
 
-async fn until_written(server: &Server, id: &str, bytes: u64) {
-    let deadline = Instant::now() + PATIENCE;
+async fn wait_until_written(server: &TestServer, id: &str, bytes: u64) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while info(server, id).await.stdout_bytes < bytes {
         assert!(Instant::now() < deadline, "waited too long for {bytes} bytes of {id}");
     }
 }
 
-async fn follow(server: &Server, id: &str) -> ProcessReply {
-    told(&server.send(Method::GET, &format!("/v1/processes/{id}/output?follow=true"), "").await)
+async fn follow(server: &TestServer, id: &str) -> ProcessReply {
+    decode(&server.send(Method::GET, &format!("/v1/processes/{id}/output?follow=true"), "").await)
 }
 
-async fn post(server: &Server, path: &str, body: impl Into<Bytes>) -> (u16, Value) {
+async fn post(server: &TestServer, path: &str, body: impl Into<Bytes>) -> (u16, Value) {
     let reply = server.send(Method::POST, &format!("/v1/processes/{path}"), body).await;
     (reply.status, if reply.body.is_empty() { Value::Null } else { reply.json() })
 }
 
-/// The server itself: the supervisor's child.
-fn server_pid(server: &Server) -> i32 {
+/// Returns the pid of the server, the supervisor's child.
+fn server_pid(server: &TestServer) -> i32 {
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
     children.trim().parse().unwrap()
 }
@@ -101,20 +101,20 @@ fn is_root() -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stdout_and_stderr_are_exact_and_separate() {
-    let server = Server::start();
+    let server = TestServer::start();
     let script = r"printf 'a\000\377\r\n'; printf 'err\n' >&2; printf 'no newline'; exit 3";
-    let told = exec(&server, "a", sh(script)).await;
-    assert_eq!(told.stdout, b"a\0\xff\r\nno newline");
-    assert_eq!(told.stderr, b"err\n");
-    assert_eq!(told.exit(), (Some(3), None, ExitReason::Exited));
-    assert!(told.exit.unwrap().usage.is_some());
-    let told = exec(&server, "b", sh("kill -9 $$")).await;
-    assert_eq!(told.exit(), (None, Some(9), ExitReason::Exited));
+    let result = exec(&server, "a", sh(script)).await;
+    assert_eq!(result.stdout, b"a\0\xff\r\nno newline");
+    assert_eq!(result.stderr, b"err\n");
+    assert_eq!(result.exit(), (Some(3), None, ExitReason::Exited));
+    assert!(result.exit.unwrap().usage.is_some());
+    let result = exec(&server, "b", sh("kill -9 $$")).await;
+    assert_eq!(result.exit(), (None, Some(9), ExitReason::Exited));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn process_starts_once_for_its_id() {
-    let server = Server::start();
+    let server = TestServer::start();
     let gate = server.gate("gate");
     let request = sh("echo ran | tee -a count; cat gate");
     let info_at_start = start(&server, "a", request.clone()).await;
@@ -122,14 +122,14 @@ async fn process_starts_once_for_its_id() {
     assert_eq!(start(&server, "a", request.clone()).await.pid, info_at_start.pid);
     assert_eq!(post(&server, "a", sh("other").to_string()).await.1["code"], "conflict");
     assert_eq!(post(&server, "a/acknowledge", "").await.0, 409);
-    until("it has written", || server.file("count").exists());
+    wait_until("the process has written", || server.file("count").exists());
     fs::write(&gate, "open\n").unwrap();
-    let told = follow(&server, "a").await;
-    assert_eq!(told.text(), ("ran\nopen\n", ""));
-    assert_eq!(exec(&server, "a", request.clone()).await.text(), told.text());
+    let result = follow(&server, "a").await;
+    assert_eq!(result.text(), ("ran\nopen\n", ""));
+    assert_eq!(exec(&server, "a", request.clone()).await.text(), result.text());
     assert_eq!(fs::read_to_string(server.file("count")).unwrap(), "ran\n");
     let ended = info(&server, "a").await;
-    assert_eq!((ended.state, ended.stdout_bytes, ended.exit), (ProcessState::Exited, 9, told.exit));
+    assert_eq!((ended.state, ended.stdout_bytes, ended.exit), (ProcessState::Exited, 9, result.exit));
     let listed = server.send(Method::GET, "/v1/processes", "").await.json();
     assert_eq!(listed.as_array().unwrap().len(), 1);
     assert_eq!(post(&server, "a/acknowledge", "").await.0, 204);
@@ -139,32 +139,33 @@ async fn process_starts_once_for_its_id() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_is_read_from_any_offset() {
-    let server = Server::start();
+    let server = TestServer::start();
     exec(&server, "a", sh("printf 0123456789; printf abcdef >&2")).await;
     let reply = server.send(Method::GET, "/v1/processes/a/output?stdout=7&stderr=4", "").await;
-    assert_eq!(told(&reply).text(), ("789", "ef"));
+    assert_eq!(decode(&reply).text(), ("789", "ef"));
     let reply = server.send(Method::GET, "/v1/processes/a/output?stdout=70", "").await;
-    assert_eq!(told(&reply).text(), ("", "abcdef"));
+    assert_eq!(decode(&reply).text(), ("", "abcdef"));
     start(&server, "b", sh("printf ready; exec sleep 1000")).await;
-    until_written(&server, "b", 5).await;
-    let told = told(&server.send(Method::GET, "/v1/processes/b/output", "").await);
-    assert_eq!((told.text(), &told.exit), (("ready", ""), &None));
+    wait_until_written(&server, "b", 5).await;
+    let result = decode(&server.send(Method::GET, "/v1/processes/b/output", "").await);
+    assert_eq!((result.text(), &result.exit), (("ready", ""), &None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn process_has_the_requested_environment_and_folder() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::create_dir(server.file("below")).unwrap();
     let request = json!({"argv": ["env"], "env": {"A": "b c=d", "EMPTY": ""}, "inherit_env": false});
-    let told = exec(&server, "env", request).await;
-    let mut variables: Vec<_> = told.text().0.lines().filter(|line| !line.starts_with("GLOVEBOX_")).collect();
+    let result = exec(&server, "env", request).await;
+    let mut variables: Vec<_> =
+        result.text().0.lines().filter(|line| !line.starts_with("GLOVEBOX_")).collect();
     variables.sort_unstable();
     assert_eq!(variables, ["A=b c=d", "EMPTY="]);
     let request =
         json!({"argv": ["sh", "-c", "pwd; echo $HOME$PATH | wc -w; echo $1", "0", "x"], "cwd": "below"});
-    let told = exec(&server, "cwd", request).await;
+    let result = exec(&server, "cwd", request).await;
     let folder = server.dir.path().canonicalize().unwrap().join("below");
-    assert_eq!(told.text().0, format!("{}\n1\nx\n", folder.display()));
+    assert_eq!(result.text().0, format!("{}\n1\nx\n", folder.display()));
     fs::write(server.file("below/tool"), "#!/bin/sh\necho \"$0 $1\"\n").unwrap();
     fs::set_permissions(server.file("below/tool"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
@@ -176,7 +177,7 @@ async fn process_has_the_requested_environment_and_folder() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn process_runs_as_the_requested_user() {
-    let server = Server::start();
+    let server = TestServer::start();
     let script = "id -u; id -g; id -G; echo $HOME $USER; cat /proc/self/status | grep -c 'Groups:'";
     let request = json!({"argv": ["sh", "-c", script], "user": "nobody"});
     if !is_root() {
@@ -188,34 +189,34 @@ async fn process_runs_as_the_requested_user() {
     let fields: Vec<_> =
         passwd.lines().find(|line| line.starts_with("nobody:")).unwrap().split(':').collect();
     let (uid, gid, home) = (fields[2], fields[3], fields[5]);
-    let told = exec(&server, "u", request).await;
-    assert_eq!(told.text().0, format!("{uid}\n{gid}\n{gid}\n{home} nobody\n1\n"));
+    let result = exec(&server, "u", request).await;
+    assert_eq!(result.text().0, format!("{uid}\n{gid}\n{gid}\n{home} nobody\n1\n"));
     let request = json!({"argv": ["sh", "-c", "id -u; id -g; id -G; kill -0 $PPID"], "user": "12345:54321"});
-    let told = exec(&server, "n", request).await;
-    assert_eq!(told.text().0, "12345\n54321\n54321\n");
-    assert_ne!(told.exit().0, Some(0), "it may signal the server");
+    let result = exec(&server, "n", request).await;
+    assert_eq!(result.text().0, "12345\n54321\n54321\n");
+    assert_ne!(result.exit().0, Some(0), "the process can signal the server");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_apply_before_exec() {
-    let server = Server::start();
+    let server = TestServer::start();
     let limits = json!({"memory_bytes": 1 << 30, "cpu_seconds": 7, "open_files": 33, "file_bytes": 1024});
     let script = "ulimit -v; ulimit -t; ulimit -n; ulimit -Hn; head -c 5000 /dev/zero > big; wc -c < big";
-    let told = exec(&server, "a", json!({"argv": ["sh", "-c", script], "limits": limits})).await;
-    assert_eq!(told.text().0, "1048576\n7\n33\n33\n1024\n");
+    let result = exec(&server, "a", json!({"argv": ["sh", "-c", script], "limits": limits})).await;
+    assert_eq!(result.text().0, "1048576\n7\n33\n33\n1024\n");
     let burn = json!({"argv": ["sh", "-c", "while :; do :; done"], "limits": {"cpu_seconds": 1}});
-    let told = exec(&server, "b", burn).await;
-    assert!(matches!(told.exit().1, Some(9 | 24)), "{:?}", told.exit);
-    assert!(told.exit.unwrap().usage.unwrap().user_us > 500_000);
+    let result = exec(&server, "b", burn).await;
+    assert!(matches!(result.exit().1, Some(9 | 24)), "{:?}", result.exit);
+    assert!(result.exit.unwrap().usage.unwrap().user_us > 500_000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stdin_contains_the_given_input_and_ends() {
-    let server = Server::start();
+    let server = TestServer::start();
     let bytes: Vec<u8> = (0..500_000_u32).map(|n| (n % 253) as u8).collect();
     let request = json!({"argv": ["cat"], "stdin_base64": STANDARD.encode(&bytes)});
-    let told = exec(&server, "a", request).await;
-    assert!(told.stdout == bytes);
+    let result = exec(&server, "a", request).await;
+    assert!(result.stdout == bytes);
     assert_eq!(exec(&server, "b", json!({"argv": ["cat"]})).await.exit().0, Some(0));
     assert_eq!(post(&server, "b/stdin", "x").await.1["code"], "conflict");
     let unread = json!({"argv": ["true"], "stdin_base64": STANDARD.encode(&bytes)});
@@ -224,22 +225,22 @@ async fn stdin_contains_the_given_input_and_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stdin_of_any_length_is_written_at_the_process_s_pace() {
-    let server = Server::start();
+    let server = TestServer::start();
     start(&server, "a", json!({"argv": ["sh", "-c", "cat | sha256sum"], "stdin": "pipe"})).await;
-    // More than any other body may have.
+    // More than the maximum of other bodies.
     let part = vec![b'x'; 40 << 20];
     assert_eq!(post(&server, "a/stdin", part.clone()).await, (204, Value::Null));
     assert_eq!(post(&server, "a/stdin?close=true", "end").await, (204, Value::Null));
-    let told = follow(&server, "a").await;
+    let result = follow(&server, "a").await;
     fs::write(server.file("whole"), [&part[..], b"end"].concat()).unwrap();
     let expected = exec(&server, "b", json!({"argv": ["sh", "-c", "sha256sum < whole"]})).await;
-    assert_eq!(told.text(), expected.text());
+    assert_eq!(result.text(), expected.text());
     assert_eq!(post(&server, "a/stdin", "x").await.0, 409);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stdin_request_ends_when_the_process_exits() {
-    let server = Server::start();
+    let server = TestServer::start();
     // The grandchild holds the reading end for ever.
     let script = "exec 3<&0; setsid sleep 1000 <&3 >/dev/null 2>&1 & read line; exit 4";
     start(&server, "a", json!({"argv": ["sh", "-c", script], "stdin": "pipe"})).await;
@@ -251,7 +252,7 @@ async fn stdin_request_ends_when_the_process_exits() {
     assert_eq!(reply.status(), 409);
     assert_eq!(follow(&server, "a").await.exit().0, Some(4));
     assert_eq!(post(&server, "a/signal", r#"{"signal":"KILL","scope":"tree"}"#).await.0, 204);
-    until("what it left is dead", || {
+    wait_until("what it left is dead", || {
         fs::read_to_string(format!("/proc/{0}/task/{0}/children", server_pid(&server))).is_ok_and(
             |children| {
                 // The shell stays.
@@ -263,16 +264,19 @@ async fn stdin_request_ends_when_the_process_exits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signal_is_sent_by_name_and_by_number() {
-    let server = Server::start();
+    let server = TestServer::start();
     let script =
         "trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
     start(&server, "a", sh(script)).await;
-    until_written(&server, "a", 6).await;
+    wait_until_written(&server, "a", 6).await;
     assert_eq!(post(&server, "a/signal", r#"{"signal":"USR1"}"#).await.0, 204);
-    until_written(&server, "a", 11).await;
+    wait_until_written(&server, "a", 11).await;
     assert_eq!(post(&server, "a/signal", r#"{"signal":15}"#).await.0, 204);
-    let told = follow(&server, "a").await;
-    assert_eq!((told.text().0, told.exit()), ("ready\nusr1\nterm\n", (Some(5), None, ExitReason::Exited)));
+    let result = follow(&server, "a").await;
+    assert_eq!(
+        (result.text().0, result.exit()),
+        ("ready\nusr1\nterm\n", (Some(5), None, ExitReason::Exited))
+    );
     assert_eq!(post(&server, "a/signal", r#"{"signal":"SIGTERM"}"#).await.0, 409);
 }
 
@@ -284,14 +288,14 @@ const EVASIVE: &str = "trap '' TERM HUP INT; echo $$ >> pids; sleep 1000 & echo 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_ends_the_process_tree_and_reports_the_exit() {
-    let server = Server::start();
+    let server = TestServer::start();
     start(&server, "other", sh("exec sleep 1000")).await;
-    let reply = server.begin(Method::POST, "/v1/processes/a", sh(EVASIVE).to_string());
+    let reply = server.start_request(Method::POST, "/v1/processes/a", sh(EVASIVE).to_string());
     let tree = pids(&server.file("pids"), 4);
     assert_eq!(server.send(Method::DELETE, "/v1/processes/a", "").await.status, 204);
     let reply = reply.await.unwrap();
-    assert_eq!(told(&reply).exit(), (None, Some(9), ExitReason::Killed));
-    tree.into_iter().for_each(until_dead);
+    assert_eq!(decode(&reply).exit(), (None, Some(9), ExitReason::Killed));
+    tree.into_iter().for_each(wait_until_dead);
     assert_eq!(server.send(Method::DELETE, "/v1/processes/a", "").await.status, 204);
     assert_eq!(info(&server, "other").await.state, ProcessState::Running);
     assert_eq!(server.run("shell", "echo alive").await.text(), "alive\n");
@@ -299,36 +303,36 @@ async fn kill_ends_the_process_tree_and_reports_the_exit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_command_does_not_kill_another_process_s_daemon() {
-    let server = Server::start();
+    let server = TestServer::start();
     let gate = server.gate("gate");
-    let command = json!({"action": "run", "args": {"command": "echo $$ > began; cat", "blocking": true}});
-    let command = server.begin(Method::POST, "/v1/actions/a", command.to_string());
-    pids(&server.file("began"), 1);
+    let command = json!({"action": "run", "args": {"command": "echo $$ > started; cat", "blocking": true}});
+    let command = server.start_request(Method::POST, "/v1/actions/a", command.to_string());
+    pids(&server.file("started"), 1);
     let script = "(setsid sh -c 'echo $$ >> daemon; cat gate > opened; sleep 1000' >/dev/null 2>&1 &)";
     exec(&server, "d", sh(script)).await;
     pids(&server.file("daemon"), 1);
     assert_eq!(server.send(Method::DELETE, "/v1/actions/a", "").await.status, 204);
     command.await.unwrap().answer();
     fs::write(&gate, "alive").unwrap();
-    until("the daemon goes on", || {
+    wait_until("the daemon goes on", || {
         fs::read_to_string(server.file("opened")).is_ok_and(|text| text == "alive")
     });
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn timeout_kills_the_process_tree() {
-    let server = Server::start();
+    let server = TestServer::start();
     let mut request = sh(EVASIVE);
     request["timeout_seconds"] = json!(0.5);
-    let told = exec(&server, "a", request).await;
-    assert_eq!(told.exit(), (None, Some(9), ExitReason::TimedOut));
-    pids(&server.file("pids"), 4).into_iter().for_each(until_dead);
+    let result = exec(&server, "a", request).await;
+    assert_eq!(result.exit(), (None, Some(9), ExitReason::TimedOut));
+    pids(&server.file("pids"), 4).into_iter().for_each(wait_until_dead);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_get_the_exit_when_the_server_is_terminated() {
-    let mut server = Server::start();
-    let reader = server.begin(Method::POST, "/v1/processes/a", sh(EVASIVE).to_string());
+    let mut server = TestServer::start();
+    let reader = server.start_request(Method::POST, "/v1/processes/a", sh(EVASIVE).to_string());
     start(&server, "b", sh("exec sleep 1000")).await;
     // Ended itself; what it left behind is still there.
     exec(&server, "c", sh("(setsid sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 1000' &)")).await;
@@ -339,25 +343,25 @@ async fn readers_get_the_exit_when_the_server_is_terminated() {
     let status = server.wait();
     assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     assert_eq!(status.code(), Some(0));
-    assert_eq!(told(&reader.await.unwrap()).exit(), (None, Some(9), ExitReason::Killed));
+    assert_eq!(decode(&reader.await.unwrap()).exit(), (None, Some(9), ExitReason::Killed));
     assert!(started.into_iter().all(is_gone));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn descendants_continue_when_the_process_exits() {
-    let server = Server::start();
+    let server = TestServer::start();
     let script =
         "(trap '' HUP; while [ ! -e stop ]; do echo more || exit; done; echo done > finished) & exit 0";
-    let told = exec(&server, "a", sh(script)).await;
-    assert_eq!(told.exit().0, Some(0));
+    let result = exec(&server, "a", sh(script)).await;
+    assert_eq!(result.exit().0, Some(0));
     fs::write(server.file("stop"), "").unwrap();
-    until("the rest has ended by itself", || server.file("finished").exists());
+    wait_until("the rest has ended by itself", || server.file("finished").exists());
     assert_eq!(post(&server, "a/acknowledge", "").await.0, 204);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_are_reaped_without_a_client() {
-    let server = Server::start();
+    let server = TestServer::start();
     let started: Vec<i32> = {
         let mut started = Vec::new();
         for n in 0..40 {
@@ -365,10 +369,10 @@ async fn processes_are_reaped_without_a_client() {
         }
         started
     };
-    until("all are buried", || started.iter().all(|pid| is_gone(*pid)));
+    wait_until("all are buried", || started.iter().all(|pid| is_gone(*pid)));
     let children =
         || fs::read_to_string(format!("/proc/{0}/task/{0}/children", server_pid(&server))).unwrap();
-    until("only the shell is left", || children().split_ascii_whitespace().count() == 1);
+    wait_until("only the shell is left", || children().split_ascii_whitespace().count() == 1);
 }
 
 fn resident_bytes(pid: i32) -> u64 {
@@ -379,15 +383,15 @@ fn resident_bytes(pid: i32) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_output_is_stored_on_disk_and_read_again() {
-    let server = Server::start();
+    let server = TestServer::start();
     let pid = server_pid(&server);
     exec(&server, "warm", sh("head -c 1000000 /dev/zero")).await;
     let before = resident_bytes(pid);
     start(&server, "a", sh("seq 1500000")).await;
-    let told = follow(&server, "a").await;
+    let result = follow(&server, "a").await;
     let grown = resident_bytes(pid).saturating_sub(before);
     let expected: String = (1..=1_500_000).map(|n| format!("{n}\n")).collect();
-    assert!(told.stdout == expected.as_bytes() && told.gaps.is_empty());
+    assert!(result.stdout == expected.as_bytes() && result.gaps.is_empty());
     let again = follow(&server, "a").await;
     assert!(again.stdout == expected.as_bytes() && again.gaps.is_empty());
     assert!(grown < 4 << 20, "{grown} bytes");
@@ -398,7 +402,7 @@ async fn long_output_is_stored_on_disk_and_read_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn id_stays_free_when_the_process_cannot_be_started() {
-    let server = Server::start();
+    let server = TestServer::start();
     let many = STANDARD.encode(vec![0; (1 << 20) + 1]);
     for (request, field) in [
         (json!({}), "argv"),
@@ -441,7 +445,7 @@ async fn id_stays_free_when_the_process_cannot_be_started() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_process_requests_are_refused() {
-    let server = Server::start();
+    let server = TestServer::start();
     start(&server, "a", sh("exec sleep 1000")).await;
     for (method, path, body, status) in [
         (Method::GET, "none", "", 404),

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Server, pids, until_dead};
+use crate::harness::{CompletedAction, TestServer, pids, wait_until_dead};
 
-async fn run_in(server: &Server, id: &str, session: &str, command: &str) -> Answer {
+async fn run_in(server: &TestServer, id: &str, session: &str, command: &str) -> CompletedAction {
     let action = json!({"action": "run", "args": {"command": command, "blocking": true}, "session": session});
     server.act(id, action).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_are_independent_of_each_other() {
-    let server = Server::start();
+    let server = TestServer::start();
     run_in(&server, "a1", "a", "A=1; cd /").await;
-    let slow = server.begin(
+    let slow = server.start_request(
         Method::POST,
         "/v1/actions/slow",
         json!({"action": "run", "args": {"command": "read x <gate; echo $x"}, "session": "slow"}).to_string(),
@@ -36,26 +36,26 @@ async fn sessions_are_independent_of_each_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_session_is_reset_within_a_second() {
-    let server = Server::start();
+    let server = TestServer::start();
     let stubborn = "trap '' INT TERM HUP; (setsid sh -c 'echo $$ >>pids; trap \"\" TERM; sleep 1000' &); \
                     stty raw; echo $$ >>pids; while :; do sleep 1000; done";
     let action = json!({"action": "run", "args": {"command": stubborn}, "session": "s"});
-    let hung = server.begin(Method::POST, "/v1/actions/hung", action.to_string());
+    let hung = server.start_request(Method::POST, "/v1/actions/hung", action.to_string());
     let hanging = pids(&server.file("pids"), 2);
-    let began = Instant::now();
+    let started = Instant::now();
     let reply = server.send(Method::DELETE, "/v1/sessions/s", "").await;
     assert_eq!(reply.status, 204);
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     let answer = hung.await.unwrap().answer();
     assert!(answer.observation.content.is_empty(), "{answer:?}");
-    hanging.into_iter().for_each(until_dead);
+    hanging.into_iter().for_each(wait_until_dead);
     assert_eq!(run_in(&server, "next", "s", "echo fine").await.text(), "fine\n");
     assert_eq!(server.send(Method::DELETE, "/v1/sessions/never", "").await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_names_an_invalid_session_name() {
-    let server = Server::start();
+    let server = TestServer::start();
     let action = json!({"action": "run", "args": {"command": "true"}, "session": "../x"});
     let reply = server.send(Method::POST, "/v1/actions/a", action.to_string()).await;
     assert_eq!(reply.status, 422);

@@ -15,16 +15,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::harness::{PATIENCE, Server, pids, until_dead};
+use crate::harness::{TEST_TIMEOUT, TestServer, pids, wait_until_dead};
 
-struct Terminal {
+struct TerminalStream {
     stream: TokioIo<Upgraded>,
     decoder: FrameDecoder<TerminalOutput>,
     shown: String,
 }
 
-impl Terminal {
-    async fn open(server: &Server, query: &str) -> Self {
+impl TerminalStream {
+    async fn open(server: &TestServer, query: &str) -> Self {
         let stream = TokioIo::new(UnixStream::connect(server.socket()).await.unwrap());
         let (mut client, connection) =
             http2::Builder::new(TokioExecutor::new()).handshake(stream).await.unwrap();
@@ -63,7 +63,11 @@ impl Terminal {
             if let Some(frame) = self.decoder.next_frame().unwrap() {
                 return Some(frame);
             }
-            match timeout(PATIENCE, self.stream.read(&mut buffer)).await.expect("a frame in time").unwrap() {
+            match timeout(TEST_TIMEOUT, self.stream.read(&mut buffer))
+                .await
+                .expect("a frame in time")
+                .unwrap()
+            {
                 0 => return None,
                 count => self.decoder.push(&buffer[..count]),
             }
@@ -71,7 +75,7 @@ impl Terminal {
     }
 
     /// Reads until the text was shown; what was shown before it is forgotten.
-    async fn until(&mut self, text: &str) {
+    async fn wait_until(&mut self, text: &str) {
         loop {
             if let Some(at) = self.shown.find(text) {
                 self.shown.drain(..at + text.len());
@@ -100,35 +104,35 @@ impl Terminal {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn terminal_handles_keys_and_reports_the_exit() {
-    let server = Server::start();
-    let mut terminal = Terminal::open(&server, "columns=101&rows=33&term=vt100").await;
+    let server = TestServer::start();
+    let mut terminal = TerminalStream::open(&server, "columns=101&rows=33&term=vt100").await;
     terminal.type_text("stty size; echo $TERM $((40+2)); tty -s && echo on a tty; pwd\r").await;
-    terminal.until("33 101").await;
-    terminal.until("vt100 42").await;
-    terminal.until("on a tty").await;
+    terminal.wait_until("33 101").await;
+    terminal.wait_until("vt100 42").await;
+    terminal.wait_until("on a tty").await;
     let folder = server.dir.path().canonicalize().unwrap();
-    terminal.until(folder.to_str().unwrap()).await;
+    terminal.wait_until(folder.to_str().unwrap()).await;
     terminal.send(TerminalInput::Resize { columns: 72, rows: 20 }).await;
     terminal.type_text("stty size\r").await;
-    terminal.until("20 72").await;
+    terminal.wait_until("20 72").await;
     // The key ends what runs, not the shell. What runs says itself that it began: it has the terminal by then,
     // whereas a line of the shell's own may be shown before the shell has given it away.
-    terminal.type_text("sh -c \"echo begun''; exec sleep 1000\"\r").await;
-    terminal.until("begun\r\n").await;
-    let began = Instant::now();
+    terminal.type_text("sh -c \"echo started''; exec sleep 1000\"\r").await;
+    terminal.wait_until("started\r\n").await;
+    let started = Instant::now();
     terminal.type_text("\x03").await;
     terminal.type_text("exit 7\r").await;
     let (_, exit) = terminal.end().await;
     assert_eq!((exit.code, exit.reason), (Some(7), ExitReason::Exited));
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(10));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_output_of_a_terminal_command_is_shown() {
-    let server = Server::start();
+    let server = TestServer::start();
     server.send(Method::PUT, "/v1/environment", json!({"COLOR": "green"}).to_string()).await;
     let command = "echo%20%24COLOR%3B%20seq%2020000%3B%20exit%203";
-    let (shown, exit) = Terminal::open(&server, &format!("command={command}")).await.end().await;
+    let (shown, exit) = TerminalStream::open(&server, &format!("command={command}")).await.end().await;
     let lines: Vec<_> = shown.split("\r\n").collect();
     assert_eq!((lines[0], lines[1], lines[20000]), ("green", "1", "20000"));
     assert_eq!(exit.code, Some(3));
@@ -136,31 +140,31 @@ async fn all_output_of_a_terminal_command_is_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn process_tree_is_killed_when_the_stream_closes() {
-    let server = Server::start();
-    let mut terminal = Terminal::open(&server, "").await;
+    let server = TestServer::start();
+    let mut terminal = TerminalStream::open(&server, "").await;
     let stubborn = "trap '' HUP TERM INT; (setsid sh -c 'echo $$ >>pids; sleep 1000' &); sleep 1001 & echo $! >>pids; echo $$ >>pids\r";
     terminal.type_text(stubborn).await;
     let running = pids(&server.file("pids"), 3);
-    let began = Instant::now();
+    let started = Instant::now();
     drop(terminal);
-    running.into_iter().for_each(until_dead);
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    running.into_iter().for_each(wait_until_dead);
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn terminals_are_killed_when_the_server_ends() {
-    let mut server = Server::start();
-    let mut terminal = Terminal::open(&server, "").await;
+    let mut server = TestServer::start();
+    let mut terminal = TerminalStream::open(&server, "").await;
     terminal.type_text("trap '' HUP TERM; echo $$ >>pids; sleep 1000\r").await;
     let running = pids(&server.file("pids"), 1);
     nix::sys::signal::kill(server.pid(), nix::sys::signal::Signal::SIGTERM).unwrap();
     server.wait();
-    running.into_iter().for_each(until_dead);
+    running.into_iter().for_each(wait_until_dead);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_terminal_requests_are_refused() {
-    let server = Server::start();
+    let server = TestServer::start();
     let upgrade = |query: &str| {
         let request = Request::get(format!("/v1/terminal?{query}")).header("host", "sandbox");
         let request = request.header("connection", "upgrade").header("upgrade", "terminal");

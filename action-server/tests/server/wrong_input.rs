@@ -1,13 +1,12 @@
-//! What is wrong with a request is told by name, with a status that says whose fault it is. Nothing brings the server
-//! down.
+//! Errors of invalid requests name the field and have a client error status. No request crashes the server.
 
 use hyper::Method;
 
-use crate::harness::Server;
+use crate::harness::TestServer;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_input_is_refused_with_the_field_name() {
-    let server = Server::start();
+    let server = TestServer::start();
     let long_id = format!("/v1/actions/{}", "x".repeat(129));
     let deep = "[".repeat(100_000);
     let run = r#"{"action":"run","args":{"command":"true"}}"#;
@@ -77,7 +76,7 @@ async fn invalid_input_is_refused_with_the_field_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_is_refused_when_its_body_is_too_long() {
-    let server = Server::start();
+    let server = TestServer::start();
     let mut client = server.http2().await;
     let body = http_body_util::Full::<bytes::Bytes>::from(vec![b' '; (32 << 20) + 1]);
     let request = hyper::Request::post("http://sandbox/v1/actions/a").body(body).unwrap();
@@ -86,7 +85,7 @@ async fn request_is_refused_when_its_body_is_too_long() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_action_arguments_are_handled() {
-    let server = Server::start();
+    let server = TestServer::start();
     let table = [
         r#"{"action":"read","args":{"path":"a\u0000b"}}"#,
         r#"{"action":"read","args":{"path":"","start":-9223372036854775808,"end":9223372036854775807}}"#,

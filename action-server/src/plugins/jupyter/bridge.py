@@ -83,7 +83,7 @@ class Displays(DisplayPublisher):
 
 class Shell(InteractiveShell):
     def ask_exit(self):
-        fail("a cell asked it to end")
+        fail("a cell requested it")
 
     def enable_gui(self, gui=None):
         pass
@@ -143,7 +143,7 @@ def without_ours(trace):
 
 
 def no_input(*args, **kwargs):
-    raise EOFError("nobody is there to answer input()")
+    raise EOFError("no input is available to a cell")
 
 
 def listen():
@@ -175,7 +175,7 @@ def execute(cell):
                 # itself.
                 shell.run_cell(cell["code"], store_history=False)
             else:
-                print("The cell was not run: the code that prepares the kernel did not succeed.")
+                print("The cell was not run: the init code of the kernel failed.")
         finally:
             signal.signal(signal.SIGINT, pass_over)
     except BaseException as error:

@@ -25,8 +25,7 @@ use crate::shell::OutputSink;
 use cell_output::CellOutput;
 use kernel::{CellResult, Interruption, Kernel, KernelReply};
 
-const NEW_KERNEL: &str =
-    "\n[The kernel had ended before this cell, and a new one begins without its variables.]";
+const NEW_KERNEL: &str = "\n[The kernel exited before this cell. A new one starts without its variables.]";
 
 /// The kernel of this sandbox. Clones share it.
 #[derive(Clone)]
@@ -62,7 +61,7 @@ impl Jupyter {
         let mut guard = tokio::select! {
             biased;
             guard = self.0.kernel.lock() => guard,
-            () = cell.cancel.cancelled() => return Observation::error("The cell was cancelled before it began.", ""),
+            () = cell.cancel.cancelled() => return Observation::error("The cell was cancelled before it started.", ""),
         };
         let mut notes = String::new();
         if let Some(ended) = guard.take_if(|kernel| kernel.has_ended()) {
@@ -79,7 +78,7 @@ impl Jupyter {
         let kernel = guard.insert(kernel);
         let mut shown = CellOutput::new(output);
         let (outcome, stop) = kernel.run(&cell, &mut shown).await;
-        let before_start = if matches!(outcome, CellResult::NotStarted) { " before it began" } else { "" };
+        let before_start = if matches!(outcome, CellResult::NotStarted) { " before it started" } else { "" };
         match stop {
             Some(Interruption::TimedOut) => {
                 let seconds = cell.timeout.unwrap_or_default().as_secs_f64();
@@ -98,7 +97,7 @@ impl Jupyter {
             }
             CellResult::Completed(KernelReply { folder, python, images, left_out }) => {
                 if left_out > 0 {
-                    notes += &format!("\n[{left_out} more images were left out.]");
+                    notes += &format!("\n[{left_out} more images were omitted.]");
                 }
                 extra = format!(
                     "\n[Jupyter current working directory: {folder}]\n[Jupyter Python interpreter: {python}]"
@@ -113,9 +112,8 @@ impl Jupyter {
                 if !is_ready && stop.is_none() {
                     return Observation::error(format!("A cell needs IPython in Python 3: {reason}."), "");
                 }
-                notes += &format!(
-                    "\n[The kernel has ended: {reason}. The next cell begins without its variables.]"
-                );
+                notes +=
+                    &format!("\n[The kernel exited: {reason}. The next cell starts without its variables.]");
             }
         }
         let mut content = shown.text() + &notes;

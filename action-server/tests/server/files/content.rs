@@ -8,11 +8,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::{ask, names, noise};
-use crate::harness::{Server, until};
+use crate::harness::{TestServer, wait_until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn content_is_downloaded_whole_and_in_ranges() {
-    let server = Server::start();
+    let server = TestServer::start();
     let content = noise(10_000_019);
     let put = ask(&server, Method::PUT, "/v1/files?path=new/folder/big", &[], content.clone()).await;
     assert_eq!((put.status, put.json()["size"].as_u64()), (201, Some(10_000_019)));
@@ -34,8 +34,8 @@ async fn content_is_downloaded_whole_and_in_ranges() {
     ] {
         let got = ask(&server, Method::GET, "/v1/files?path=new/folder/big", &[("range", range)], "").await;
         assert_eq!(got.status, 206, "{range}");
-        let told = format!("bytes {}-{}/10000019", part.start, part.end - 1);
-        assert_eq!(got.header("content-range"), told);
+        let result = format!("bytes {}-{}/10000019", part.start, part.end - 1);
+        assert_eq!(got.header("content-range"), result);
         assert_eq!(got.header("content-length"), part.len().to_string());
         assert!(got.body == content[part], "{range}");
     }
@@ -47,24 +47,24 @@ async fn content_is_downloaded_whole_and_in_ranges() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn response_is_not_modified_when_the_client_has_the_content() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::write(server.file("f"), "content").unwrap();
     let head = ask(&server, Method::HEAD, "/v1/files?path=f", &[], "").await;
     assert_eq!((head.status, head.header("content-length"), head.body.len()), (200, "7", 0));
     let tag = head.header("etag").to_owned();
     let known = ask(&server, Method::GET, "/v1/files?path=f", &[("if-none-match", &tag)], "").await;
     assert_eq!((known.status, known.body.len()), (304, 0));
-    let begun = [("range", "bytes=3-"), ("if-range", tag.as_str())];
-    assert_eq!(ask(&server, Method::GET, "/v1/files?path=f", &begun, "").await.body, "tent");
+    let started = [("range", "bytes=3-"), ("if-range", tag.as_str())];
+    assert_eq!(ask(&server, Method::GET, "/v1/files?path=f", &started, "").await.body, "tent");
     fs::write(server.file("f"), "changed content").unwrap();
-    assert_eq!(ask(&server, Method::GET, "/v1/files?path=f", &begun, "").await.body, "changed content");
+    assert_eq!(ask(&server, Method::GET, "/v1/files?path=f", &started, "").await.body, "changed content");
     let known = ask(&server, Method::GET, "/v1/files?path=f", &[("if-none-match", &tag)], "").await;
     assert_eq!(known.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_without_a_length_is_downloaded() {
-    let server = Server::start();
+    let server = TestServer::start();
     assert_eq!(ask(&server, Method::PUT, "/v1/files?path=empty", &[], "").await.status, 201);
     let got = ask(&server, Method::GET, "/v1/files?path=empty", &[], "").await;
     assert_eq!((got.status, got.header("content-length"), got.body.len()), (200, "0", 0));
@@ -75,7 +75,7 @@ async fn file_without_a_length_is_downloaded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replaced_file_keeps_its_mode_links_and_name() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::write(server.file("script"), "old").unwrap();
     fs::set_permissions(server.file("script"), Permissions::from_mode(0o750)).unwrap();
     symlink("script", server.file("link")).unwrap();
@@ -96,7 +96,7 @@ async fn replaced_file_keeps_its_mode_links_and_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn existing_file_is_kept_when_an_upload_is_incomplete() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::write(server.file("f"), "before").unwrap();
     for path in ["f", "new/folder/f"] {
         let mut stream = UnixStream::connect(server.socket()).await.unwrap();
@@ -104,22 +104,22 @@ async fn existing_file_is_kept_when_an_upload_is_incomplete() {
             format!("PUT /v1/files?path={path} HTTP/1.1\r\nhost: sandbox\r\ncontent-length: 9000000\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(&noise(3_000_000)).await.unwrap();
-        until("a part is written", || names(&server).iter().any(|name| name.starts_with(".glovebox-")));
+        wait_until("a part was written", || names(&server).iter().any(|name| name.starts_with(".glovebox-")));
         drop(stream);
-        until("it is removed", || names(&server) == ["f"]);
+        wait_until("the partial file is removed", || names(&server) == ["f"]);
         assert_eq!(fs::read(server.file("f")).unwrap(), b"before");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unread_download_does_not_block_other_requests() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::write(server.file("big"), noise(4_000_000)).unwrap();
     let mut stalled = Vec::new();
     for _ in 0..64 {
         let mut stream = UnixStream::connect(server.socket()).await.unwrap();
         stream.write_all(b"GET /v1/files?path=big HTTP/1.1\r\nhost: sandbox\r\n\r\n").await.unwrap();
-        // It has begun.
+        // The download has started.
         let mut first = [0];
         stream.read_exact(&mut first).await.unwrap();
         stalled.push(stream);
@@ -139,7 +139,7 @@ async fn unread_download_does_not_block_other_requests() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_is_refused_when_the_path_is_not_a_file() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::create_dir(server.file("folder")).unwrap();
     fs::write(server.file("f"), "").unwrap();
     server.gate("pipe");

@@ -1,4 +1,4 @@
-//! What lies where, and searches, over the wire.
+//! Lists, status and searches over HTTP.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -8,24 +8,24 @@ use protocol::sandbox_api::{FileKind, FileList, FileStatus, GrepMatches};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Answered, ask, names};
-use crate::harness::Server;
+use super::{ask, names};
+use crate::harness::{HttpReply, TestServer};
 
-async fn get(server: &Server, path: &str) -> Answered {
+async fn get(server: &TestServer, path: &str) -> HttpReply {
     ask(server, Method::GET, path, &[], "").await
 }
 
-async fn post(server: &Server, path: &str, body: serde_json::Value) -> Answered {
+async fn post(server: &TestServer, path: &str, body: serde_json::Value) -> HttpReply {
     ask(server, Method::POST, path, &[], body.to_string()).await
 }
 
-fn read<T: DeserializeOwned>(answered: &Answered) -> T {
+fn read<T: DeserializeOwned>(answered: &HttpReply) -> T {
     serde_json::from_slice(&answered.body).unwrap_or_else(|error| panic!("{error}: {:?}", answered.body))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_describes_files_folders_and_links() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::write(server.file("file"), "12345").unwrap();
     symlink("file", server.file("link")).unwrap();
     let metadata = fs::metadata(server.file("file")).unwrap();
@@ -46,7 +46,7 @@ async fn status_describes_files_folders_and_links() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn relative_paths_refer_to_the_shell_s_directory() {
-    let server = Server::start();
+    let server = TestServer::start();
     server.run("a", "mkdir -p deep/er && cd deep/er").await;
     ask(&server, Method::PUT, "/v1/files?path=f", &[], "x").await;
     assert_eq!(fs::read(server.file("deep/er/f")).unwrap(), b"x");
@@ -54,7 +54,7 @@ async fn relative_paths_refer_to_the_shell_s_directory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_are_created_moved_changed_and_removed() {
-    let server = Server::start();
+    let server = TestServer::start();
     let made = post(&server, "/v1/files/mkdir", json!({"path": "a/b"})).await;
     assert_eq!(made.status, 404);
     let made =
@@ -94,7 +94,7 @@ async fn entries_are_created_moved_changed_and_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn glob_and_grep_return_matches() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::create_dir(server.file("src")).unwrap();
     fs::write(server.file("src/a.rs"), "fn a() {\n    b();\n}\n").unwrap();
     fs::write(server.file(".gitignore"), "*.log").unwrap();

@@ -1,4 +1,4 @@
-//! The file routes: what goes in comes out, byte for byte, and nothing half is ever left.
+//! The file routes: contents are exact, and no partial file is left.
 
 mod content;
 mod entries;
@@ -7,53 +7,28 @@ mod tree;
 mod watch;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http1;
-use hyper::{HeaderMap, Method, Request};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use hyper::{Method, Request};
 use tokio::net::UnixStream;
 
-use crate::harness::{PATIENCE, Server};
-
-/// An answer with its head.
-struct Answered {
-    status: u16,
-    headers: HeaderMap,
-    body: Bytes,
-}
-
-impl Answered {
-    fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
-    }
-
-    fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-}
+use crate::harness::{HttpReply, TestServer};
 
 async fn ask(
-    server: &Server,
+    server: &TestServer,
     method: Method,
     path: &str,
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
-) -> Answered {
+) -> HttpReply {
     let mut request = Request::builder().method(method).uri(path).header("host", "sandbox");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let stream = TokioIo::new(UnixStream::connect(server.socket()).await.unwrap());
-    let (mut client, connection) = http1::handshake(stream).await.unwrap();
-    let connection = tokio::spawn(connection);
-    let response = client.send_request(request.body(Full::new(body.into())).unwrap()).await.unwrap();
-    let (head, body) = response.into_parts();
-    let body = tokio::time::timeout(PATIENCE, body.collect()).await.unwrap().unwrap();
-    connection.abort();
-    Answered { status: head.status.as_u16(), headers: head.headers, body: body.to_bytes() }
+    let stream = UnixStream::connect(server.socket()).await.unwrap();
+    HttpReply::receive(stream, request.body(Full::new(body.into())).unwrap()).await
 }
 
-/// A megabyte and a bit that repeats nowhere near.
+/// Returns bytes without short repetitions.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let next = || {
@@ -63,8 +38,8 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// The names of all that lies in the server's folder, but its socket's.
-fn names(server: &Server) -> Vec<String> {
+/// Returns the names in the server's folder, without that of its socket.
+fn names(server: &TestServer) -> Vec<String> {
     let entries = std::fs::read_dir(server.dir.path()).unwrap();
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

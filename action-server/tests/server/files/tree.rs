@@ -1,4 +1,4 @@
-//! Folders as archives, over the wire.
+//! Folders as archives over HTTP.
 
 use std::fs;
 use std::process::Command;
@@ -8,17 +8,17 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 
 use super::{ask, names, noise};
-use crate::harness::{Server, until};
+use crate::harness::{TestServer, wait_until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn folder_is_downloaded_and_uploaded_as_an_archive() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::create_dir_all(server.file("from/a/b")).unwrap();
     fs::write(server.file("from/a/b/big"), noise(3_000_000)).unwrap();
     fs::write(server.file("from/small"), "x").unwrap();
     let archive = ask(&server, Method::GET, "/v1/files/tree?path=from", &[], "").await;
     assert_eq!((archive.status, archive.header("content-type")), (200, "application/x-tar"));
-    // What everybody's tar makes of it.
+    // Unpacked by the `tar` program.
     fs::write(server.file("archive"), &archive.body).unwrap();
     let listed = Command::new("tar").arg("tf").arg(server.file("archive")).output().unwrap().stdout;
     assert_eq!(String::from_utf8(listed).unwrap(), "a\na/b\na/b/big\nsmall\n");
@@ -30,7 +30,7 @@ async fn folder_is_downloaded_and_uploaded_as_an_archive() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_is_refused_when_it_is_not_an_archive_or_a_folder() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::write(server.file("f"), "x").unwrap();
     let refused = ask(&server, Method::PUT, "/v1/files/tree?path=to", &[], "x".repeat(3000)).await;
     assert_eq!((refused.status, refused.json()["code"].as_str()), (422, Some("invalid")));
@@ -42,7 +42,7 @@ async fn request_is_refused_when_it_is_not_an_archive_or_a_folder() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_when_the_client_of_an_archive_disconnects() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::create_dir(server.file("from")).unwrap();
     fs::write(server.file("from/big"), noise(3_000_000)).unwrap();
     let archive = ask(&server, Method::GET, "/v1/files/tree?path=from", &[], "").await.body;
@@ -53,7 +53,9 @@ async fn nothing_is_left_when_the_client_of_an_archive_disconnects() {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&archive[..archive.len() / 2]).await.unwrap();
-    until("it is being unpacked", || names(&server).iter().any(|name| name.starts_with(".glovebox-")));
+    wait_until("the archive is being unpacked", || {
+        names(&server).iter().any(|name| name.starts_with(".glovebox-"))
+    });
     drop(stream);
-    until("it is removed", || names(&server) == ["from"]);
+    wait_until("the partial folder is removed", || names(&server) == ["from"]);
 }

@@ -1,4 +1,4 @@
-//! Changes, as a client is told them.
+//! Watches: changes reported to a client.
 
 use std::fs;
 
@@ -10,16 +10,16 @@ use hyper_util::rt::TokioIo;
 use protocol::sandbox_api::WatchEvent;
 use tokio::net::UnixStream;
 
-use crate::harness::{PATIENCE, Server};
+use crate::harness::{TEST_TIMEOUT, TestServer};
 
-pub(super) struct Watch {
+pub(super) struct WatchStream {
     response: Response<Incoming>,
     read: Vec<u8>,
     _client: http1::SendRequest<Full<bytes::Bytes>>,
 }
 
-impl Watch {
-    pub(super) async fn begin(server: &Server, query: &str) -> Self {
+impl WatchStream {
+    pub(super) async fn open(server: &TestServer, query: &str) -> Self {
         let stream = TokioIo::new(UnixStream::connect(server.socket()).await.unwrap());
         let (mut client, connection) = http1::handshake(stream).await.unwrap();
         tokio::spawn(connection);
@@ -28,14 +28,14 @@ impl Watch {
         Self { response, read: Vec::new(), _client: client }
     }
 
-    /// Nothing at the stream's end.
+    /// Returns the next event. `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Option<WatchEvent> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=end).collect();
                 return Some(serde_json::from_slice(&line).unwrap());
             }
-            let frame = tokio::time::timeout(PATIENCE, self.response.body_mut().frame()).await.unwrap();
+            let frame = tokio::time::timeout(TEST_TIMEOUT, self.response.body_mut().frame()).await.unwrap();
             self.read.extend_from_slice(frame?.unwrap().data_ref().unwrap());
         }
     }
@@ -43,15 +43,15 @@ impl Watch {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_reported_as_they_happen() {
-    let server = Server::start();
+    let server = TestServer::start();
     fs::create_dir_all(server.file("watched/sub")).unwrap();
-    let mut watch = Watch::begin(&server, "path=watched&recursive=true").await;
+    let mut watch = WatchStream::open(&server, "path=watched&recursive=true").await;
     assert_eq!(watch.response.status(), 200);
     fs::write(server.file("watched/sub/f"), "").unwrap();
     assert_eq!(watch.next().await, Some(WatchEvent::Created { path: "sub/f".into() }));
     fs::rename(server.file("watched/sub/f"), server.file("watched/g")).unwrap();
     assert_eq!(watch.next().await, Some(WatchEvent::Moved { from: "sub/f".into(), path: "g".into() }));
-    // Where it went is never told.
+    // The target outside of the watched folder is not reported.
     fs::rename(server.file("watched/g"), server.file("g")).unwrap();
     assert_eq!(watch.next().await, Some(WatchEvent::Removed { path: "g".into() }));
     fs::remove_dir_all(server.file("watched")).unwrap();
@@ -64,13 +64,13 @@ async fn changes_are_reported_as_they_happen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watches_are_limited_and_end_with_their_clients() {
-    let server = Server::start();
+    let server = TestServer::start();
     let mut watches = Vec::new();
     for _ in 0..16 {
-        watches.push(Watch::begin(&server, "path=").await);
+        watches.push(WatchStream::open(&server, "path=").await);
     }
-    assert_eq!(Watch::begin(&server, "path=").await.response.status(), 429);
+    assert_eq!(WatchStream::open(&server, "path=").await.response.status(), 429);
     drop(watches);
-    while Watch::begin(&server, "path=").await.response.status() == 429 {}
-    assert_eq!(Watch::begin(&server, "path=missing").await.response.status(), 404);
+    while WatchStream::open(&server, "path=").await.response.status() == 429 {}
+    assert_eq!(WatchStream::open(&server, "path=missing").await.response.status(), 404);
 }

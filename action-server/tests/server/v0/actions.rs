@@ -4,29 +4,29 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Sandbox, content};
+use super::{V0Sandbox, content};
 
-async fn edit(sandbox: &Sandbox, args: Value) -> Value {
+async fn edit(sandbox: &V0Sandbox, args: Value) -> Value {
     let mut args = args;
     args["impl_source"] = "oh_aci".into();
     sandbox.act(json!({"action": "edit", "args": args})).await
 }
 
-async fn read(sandbox: &Sandbox, args: Value) -> Value {
+async fn read(sandbox: &V0Sandbox, args: Value) -> Value {
     sandbox.act(json!({"action": "read", "args": args})).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_read() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     fs::create_dir(sandbox.path("d")).unwrap();
     fs::write(sandbox.path("d/f"), "one\ntwo\n").unwrap();
     fs::write(sandbox.path("binary"), b"\0\x01").unwrap();
     fs::write(sandbox.path("i.png"), b"png").unwrap();
-    let told = read(&sandbox, json!({"path": "d/f"})).await;
-    assert_eq!((content(&told), told["observation"].as_str()), ("one\ntwo\n", Some("read")));
-    assert_eq!(told["extras"], json!({"path": sandbox.path("d/f"), "impl_source": "default"}));
-    assert!(told.get("success").is_none() && told["message"].is_string());
+    let result = read(&sandbox, json!({"path": "d/f"})).await;
+    assert_eq!((content(&result), result["observation"].as_str()), ("one\ntwo\n", Some("read")));
+    assert_eq!(result["extras"], json!({"path": sandbox.path("d/f"), "impl_source": "default"}));
+    assert!(result.get("success").is_none() && result["message"].is_string());
     sandbox.run("cd d").await;
     assert_eq!(read(&sandbox, json!({"path": "f"})).await["extras"]["path"], sandbox.path("d/f").as_str());
     let missing = read(&sandbox, json!({"path": "none"})).await;
@@ -44,11 +44,11 @@ async fn files_are_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_written() {
-    let sandbox = Sandbox::start();
-    let told =
+    let sandbox = V0Sandbox::start();
+    let result =
         sandbox.act(json!({"action": "write", "args": {"path": "a/b/c", "content": "1\n2\n3\n"}})).await;
-    assert_eq!(told["observation"], "write");
-    assert_eq!(told["extras"], json!({"path": sandbox.path("a/b/c")}));
+    assert_eq!(result["observation"], "write");
+    assert_eq!(result["extras"], json!({"path": sandbox.path("a/b/c")}));
     let slice = json!({"action": "write", "args": {"path": "a/b/c", "content": "x\n", "start": 1, "end": 2}});
     sandbox.act(slice).await;
     assert_eq!(fs::read_to_string(sandbox.path("a/b/c")).unwrap(), "1\nx\n3\n");
@@ -56,18 +56,18 @@ async fn files_are_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_edited() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let path = sandbox.path("f");
     let created = edit(&sandbox, json!({"path": path, "command": "create", "file_text": "a\nb\nc\n"})).await;
     assert!(content(&created).starts_with(&format!("File created successfully at: {path}")), "{created}");
     let replaced =
         edit(&sandbox, json!({"path": path, "command": "str_replace", "old_str": " b ", "new_str": "B"}))
             .await;
-    let said = format!(
+    let expected = format!(
         "The file {path} has been edited. Here's the result of running `cat -n` on a snippet of {path}:\n"
     );
     let text = content(&replaced);
-    assert!(text.starts_with(&format!("{said}     1\ta\n     2\tB\n     3\tc\n")), "{text}");
+    assert!(text.starts_with(&format!("{expected}     1\ta\n     2\tB\n     3\tc\n")), "{text}");
     assert!(
         text.lines().last().unwrap().starts_with("Review the changes and make sure they are as expected")
     );
@@ -83,21 +83,21 @@ async fn files_are_edited() {
         edit(&sandbox, json!({"path": path, "command": "insert", "insert_line": 3, "new_str": "d"})).await;
     assert!(content(&inserted).contains("a snippet of the edited file:"), "{inserted}");
     let undone = edit(&sandbox, json!({"path": path, "command": "undo_edit"})).await;
-    let said =
+    let expected =
         format!("Last edit to {path} undone successfully. Here's the result of running `cat -n` on {path}:");
-    assert!(content(&undone).starts_with(&said), "{undone}");
+    assert!(content(&undone).starts_with(&expected), "{undone}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "a\nB\nc\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn editor_errors_are_observations() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     fs::write(sandbox.path("f"), "a\na\n").unwrap();
     let path = sandbox.path("f");
     let none = sandbox.path("none");
     let absent = format!("old_str `z` did not appear verbatim in {path}");
     let missing = format!("The path {none} does not exist");
-    for (args, said) in [
+    for (args, expected) in [
         (json!({"path": path, "command": "create", "file_text": ""}), "File already exists"),
         (json!({"path": path, "command": "create"}), "Parameter `file_text` is required for command: create"),
         (
@@ -129,23 +129,23 @@ async fn editor_errors_are_observations() {
             "It should be within the range of allowed values: [0, 2]",
         ),
     ] {
-        let told = edit(&sandbox, args).await;
-        assert_eq!(told["observation"], "edit");
-        assert!(content(&told).starts_with("ERROR:\n") && content(&told).contains(said), "{told}");
+        let result = edit(&sandbox, args).await;
+        assert_eq!(result["observation"], "edit");
+        assert!(content(&result).starts_with("ERROR:\n") && content(&result).contains(expected), "{result}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_and_folders_are_viewed() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     fs::create_dir_all(sandbox.path("d/e")).unwrap();
     fs::write(sandbox.path("d/.hidden"), "").unwrap();
     fs::write(sandbox.path("f"), "a\nb\n").unwrap();
     fs::write(sandbox.path("long"), "0123456789\n".repeat(3_000)).unwrap();
     let view = |path: &str, range: Value| json!({"path": path, "impl_source": "oh_aci", "view_range": range});
-    let told = read(&sandbox, view("f", json!([2, 9]))).await;
-    assert!(content(&told).contains("     2\tb") && content(&told).contains("NOTE:"), "{told}");
-    assert_eq!(told["extras"]["impl_source"], "oh_aci");
+    let result = read(&sandbox, view("f", json!([2, 9]))).await;
+    assert!(content(&result).contains("     2\tb") && content(&result).contains("NOTE:"), "{result}");
+    assert_eq!(result["extras"]["impl_source"], "oh_aci");
     assert!(content(&read(&sandbox, view("long", Value::Null)).await).contains("<response clipped>"));
     let folder = read(&sandbox, view(&sandbox.path("d"), Value::Null)).await;
     let text = content(&folder);

@@ -2,22 +2,25 @@
 
 use serde_json::json;
 
-use super::{Sandbox, content, exit_code, metadata};
+use super::{V0Sandbox, content, exit_code, metadata};
 
 const MORE: &str = "[Below is the output of the previous command.]\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completed_command_has_all_its_metadata() {
-    let sandbox = Sandbox::start();
-    let told = sandbox.run("echo hi; cd /tmp; false").await;
-    assert_eq!((content(&told), told["observation"].as_str()), ("hi", Some("run")));
-    assert_eq!(told["extras"]["command"], "echo hi; cd /tmp; false");
-    assert_eq!((told["extras"]["hidden"].as_bool(), told["success"].as_bool()), (Some(false), Some(false)));
-    assert!(told["message"].is_string());
-    assert_eq!((exit_code(&told), metadata(&told, "prefix")), (1, ""));
-    assert_eq!(metadata(&told, "suffix"), "\n[The command completed with exit code 1.]");
-    assert_eq!(metadata(&told, "working_dir"), "/tmp");
-    let names = told["extras"]["metadata"].as_object().unwrap();
+    let sandbox = V0Sandbox::start();
+    let result = sandbox.run("echo hi; cd /tmp; false").await;
+    assert_eq!((content(&result), result["observation"].as_str()), ("hi", Some("run")));
+    assert_eq!(result["extras"]["command"], "echo hi; cd /tmp; false");
+    assert_eq!(
+        (result["extras"]["hidden"].as_bool(), result["success"].as_bool()),
+        (Some(false), Some(false))
+    );
+    assert!(result["message"].is_string());
+    assert_eq!((exit_code(&result), metadata(&result, "prefix")), (1, ""));
+    assert_eq!(metadata(&result, "suffix"), "\n[The command completed with exit code 1.]");
+    assert_eq!(metadata(&result, "working_dir"), "/tmp");
+    let names = result["extras"]["metadata"].as_object().unwrap();
     for name in ["pid", "username", "hostname", "py_interpreter_path"] {
         assert!(names.contains_key(name), "{name}");
     }
@@ -25,7 +28,7 @@ async fn completed_command_has_all_its_metadata() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn command_continues_after_a_timeout() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let hard = sandbox.run_with(1.0, json!({"command": "echo one; cat; echo two", "blocking": true})).await;
     assert_eq!((exit_code(&hard), content(&hard), metadata(&hard, "prefix")), (-1, "one", ""));
     assert!(metadata(&hard, "suffix").starts_with("\n[The command timed out after 1.0 seconds."), "{hard}");
@@ -34,8 +37,8 @@ async fn command_continues_after_a_timeout() {
     }
     let refused = sandbox.run("echo other").await;
     assert_eq!((exit_code(&refused), content(&refused), metadata(&refused, "prefix")), (-1, "", MORE));
-    let said = "\n[Your command \"echo other\" is NOT executed. The previous command is still running";
-    assert!(metadata(&refused, "suffix").starts_with(said), "{refused}");
+    let expected = "\n[Your command \"echo other\" is NOT executed. The previous command is still running";
+    assert!(metadata(&refused, "suffix").starts_with(expected), "{refused}");
     let silent = sandbox.run("").await;
     assert_eq!((exit_code(&silent), metadata(&silent, "prefix")), (-1, MORE));
     // This server was started with a second; clients name the default of ten.
@@ -52,14 +55,14 @@ async fn command_continues_after_a_timeout() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn timeout_of_zero_means_no_timeout() {
-    let sandbox = Sandbox::start();
-    let told = sandbox.run_with(0.0, json!({"command": "sleep 0.2; echo hi"})).await;
-    assert_eq!((content(&told), exit_code(&told)), ("hi", 0));
+    let sandbox = V0Sandbox::start();
+    let result = sandbox.run_with(0.0, json!({"command": "sleep 0.2; echo hi"})).await;
+    assert_eq!((content(&result), exit_code(&result)), ("hi", 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_terminate_the_running_command() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let first = sandbox.run_with(0.2, json!({"command": "sleep 1000"})).await;
     assert_eq!(exit_code(&first), -1);
     let ended = sandbox.run_with(120.0, json!({"command": "C-c", "is_input": true})).await;
@@ -72,21 +75,21 @@ async fn keys_terminate_the_running_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn input_is_an_error_when_no_command_runs() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     for command in ["", " \n "] {
-        let told = sandbox.run(command).await;
-        assert_eq!(content(&told), "ERROR: No previous running command to retrieve logs from.");
+        let result = sandbox.run(command).await;
+        assert_eq!(content(&result), "ERROR: No previous running command to retrieve logs from.");
     }
-    let told = sandbox.run_with(120.0, json!({"command": "y", "is_input": true})).await;
-    assert_eq!(content(&told), "ERROR: No previous running command to interact with.");
+    let result = sandbox.run_with(120.0, json!({"command": "y", "is_input": true})).await;
+    assert_eq!(content(&result), "ERROR: No previous running command to interact with.");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_with_several_commands_is_not_run() {
-    let sandbox = Sandbox::start();
-    let told = sandbox.run("touch a\ncat <<EOF\nx\nEOF\n\ntouch b # last").await;
-    assert_eq!(told["observation"], "error");
-    let text = content(&told);
+    let sandbox = V0Sandbox::start();
+    let result = sandbox.run("touch a\ncat <<EOF\nx\nEOF\n\ntouch b # last").await;
+    assert_eq!(result["observation"], "error");
+    let text = content(&result);
     assert!(text.starts_with("ERROR: Cannot execute multiple commands at once."), "{text}");
     assert!(text.ends_with("\n(1) touch a\n(2) cat <<EOF\nx\nEOF\n(3) touch b # last"), "{text}");
     assert_eq!(content(&sandbox.run("ls").await), "");
@@ -96,8 +99,8 @@ async fn request_with_several_commands_is_not_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn command_may_have_many_lines() {
-    let sandbox = Sandbox::start();
-    for (command, said) in [
+    let sandbox = V0Sandbox::start();
+    for (command, expected) in [
         ("echo 'a\nb'", "a\nb"),
         ("for i in 1 2\ndo\n  echo $i\ndone", "1\n2"),
         ("f() {\n  echo f\n}", ""),
@@ -107,8 +110,8 @@ async fn command_may_have_many_lines() {
         ("# why\necho c\n", "c"),
         ("touch x.txt && find . -name 'x.*' -exec echo {} \\;", "./x.txt"),
     ] {
-        let told = sandbox.run(command).await;
-        assert_eq!((content(&told), exit_code(&told)), (said, 0), "{command}");
+        let result = sandbox.run(command).await;
+        assert_eq!((content(&result), exit_code(&result)), (expected, 0), "{command}");
     }
     // Not to be parsed, so it runs as it is, both lines of it.
     let broken = sandbox.run("echo one\necho 'two").await;
@@ -118,21 +121,21 @@ async fn command_may_have_many_lines() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn input_may_have_many_lines() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     sandbox.run_with(0.2, json!({"command": "read a; read b; echo got $a $b"})).await;
-    let told = sandbox.run_with(120.0, json!({"command": "one\ntwo", "is_input": true})).await;
-    assert!(content(&told).ends_with("got one two"), "{told}");
+    let result = sandbox.run_with(120.0, json!({"command": "one\ntwo", "is_input": true})).await;
+    assert!(content(&result).ends_with("got one two"), "{result}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_output_is_truncated_in_the_middle_unless_hidden() {
-    let sandbox = Sandbox::start();
-    let told = sandbox.run("seq 1 9000").await;
-    let text = content(&told);
+    let sandbox = V0Sandbox::start();
+    let result = sandbox.run("seq 1 9000").await;
+    let text = content(&result);
     assert!(text.starts_with("1\n2\n") && text.ends_with("8999\n9000"));
     assert!(text.contains("\n[... Observation truncated due to length ...]\n"));
     assert!(text.chars().count() < 30_100);
-    assert!(metadata(&told, "prefix").contains("Previous command outputs are truncated"), "{told}");
+    assert!(metadata(&result, "prefix").contains("Previous command outputs are truncated"), "{result}");
     let hidden = sandbox.run_with(120.0, json!({"command": "seq 1 9000", "hidden": true})).await;
     assert_eq!(content(&hidden).lines().count(), 9000);
     assert_eq!(hidden["extras"]["hidden"], true);
@@ -140,30 +143,30 @@ async fn long_output_is_truncated_in_the_middle_unless_hidden() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn static_command_has_its_own_shell() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     sandbox.run("export A=1; cd /").await;
-    let told = sandbox
+    let result = sandbox
         .run_with(120.0, json!({"command": "echo ${A-none} $PWD; cd /tmp", "is_static": true, "cwd": "/usr"}))
         .await;
-    assert_eq!((content(&told), exit_code(&told)), ("none /usr", 0));
-    let told = sandbox.run_with(120.0, json!({"command": "touch here", "is_static": true})).await;
-    assert_eq!(exit_code(&told), 0, "{told}");
+    assert_eq!((content(&result), exit_code(&result)), ("none /usr", 0));
+    let result = sandbox.run_with(120.0, json!({"command": "touch here", "is_static": true})).await;
+    assert_eq!(exit_code(&result), 0, "{result}");
     assert!(std::path::Path::new(&sandbox.path("here")).exists());
     assert_eq!(content(&sandbox.run("pwd").await), "/");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn background_jobs_continue() {
-    let sandbox = Sandbox::start();
-    let told = sandbox.run("mkfifo gate; (read x < gate; touch done) &").await;
-    assert_eq!(exit_code(&told), 0, "{told}");
-    let told = sandbox.run("sleep 0.1; echo > gate; wait; ls").await;
-    assert!(content(&told).contains("done"), "{told}");
+    let sandbox = V0Sandbox::start();
+    let result = sandbox.run("mkfifo gate; (read x < gate; touch done) &").await;
+    assert_eq!(exit_code(&result), 0, "{result}");
+    let result = sandbox.run("sleep 0.1; echo > gate; wait; ls").await;
+    assert!(content(&result).contains("done"), "{result}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn git_uses_no_pager() {
-    let sandbox = Sandbox::start();
-    let told = sandbox.run("echo ${GIT_PAGER-unset} ${PAGER-unset}").await;
-    assert_eq!(content(&told), "cat cat", "{told}");
+    let sandbox = V0Sandbox::start();
+    let result = sandbox.run("echo ${GIT_PAGER-unset} ${PAGER-unset}").await;
+    assert_eq!(content(&result), "cat cat", "{result}");
 }

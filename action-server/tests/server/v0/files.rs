@@ -1,4 +1,4 @@
-//! Files in and out, as `copy_to`, `copy_from` and `list_files` of V0's client do it.
+//! Uploads, downloads and lists, as `copy_to`, `copy_from` and `list_files` of V0's client use them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -6,9 +6,10 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::{Reply, Sandbox};
+use super::V0Sandbox;
+use crate::harness::HttpReply;
 
-/// An archive as Python's zipfile writes it: stored, lengths before the data.
+/// Returns an archive as Python's zipfile writes it: stored, with lengths before the data.
 fn zip(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let (mut data, mut directory) = (Vec::new(), Vec::new());
     for (name, mode, content) in entries {
@@ -29,7 +30,7 @@ fn zip(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {
     [&data[..], &directory, b"PK\x05\x06\0\0\0\0", &count, &count, &length, &offset, &[0, 0]].concat()
 }
 
-async fn upload(sandbox: &Sandbox, query: &str, filename: &str, content: &[u8]) -> Reply {
+async fn upload(sandbox: &V0Sandbox, query: &str, filename: &str, content: &[u8]) -> HttpReply {
     let body = [
         format!("--xyz\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{filename}\"\r\n")
             .as_bytes(),
@@ -45,7 +46,7 @@ async fn upload(sandbox: &Sandbox, query: &str, filename: &str, content: &[u8]) 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_is_uploaded() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let destination = sandbox.path("new/folder");
     let content: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
     let reply =
@@ -58,7 +59,7 @@ async fn file_is_uploaded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn folder_is_uploaded_as_an_archive() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let archive = zip(&[("project/run", 0o100_755, b"#!/bin/sh\n"), ("project/src/a", 0o100_644, b"a")]);
     let reply =
         upload(&sandbox, &format!("destination={}&recursive=true", sandbox.path("w")), "t.zip", &archive)
@@ -71,7 +72,7 @@ async fn folder_is_uploaded_as_an_archive() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn upload_parameters_may_be_in_the_form() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let field = |name: &str, value: &str| {
         format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
     };
@@ -89,7 +90,7 @@ async fn upload_parameters_may_be_in_the_form() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_upload_is_refused_and_writes_nothing() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let destination = sandbox.path("inside");
     let good = ("good", 0o100_644, &b"x"[..]);
     let archives: &[(&str, Vec<u8>)] = &[
@@ -101,12 +102,12 @@ async fn hostile_upload_is_refused_and_writes_nothing() {
         ("too short", Vec::new()),
         ("no directory", vec![0; 1 << 20]),
     ];
-    for (said, archive) in archives {
+    for (expected, archive) in archives {
         let reply =
             upload(&sandbox, &format!("destination={destination}&recursive=true"), "t.zip", archive).await;
-        assert_eq!(reply.status, 422, "{said}: {reply:?}");
-        assert!(reply.json()["errors"].as_str().unwrap().contains(said), "{said}: {reply:?}");
-        assert!(!fs::exists(&destination).unwrap(), "{said}");
+        assert_eq!(reply.status, 422, "{expected}: {reply:?}");
+        assert!(reply.json()["errors"].as_str().unwrap().contains(expected), "{expected}: {reply:?}");
+        assert!(!fs::exists(&destination).unwrap(), "{expected}");
     }
     for name in ["../outside", "/outside", "..", "", "a/b"] {
         let reply = upload(&sandbox, &format!("destination={destination}"), name, b"x").await;
@@ -118,7 +119,7 @@ async fn hostile_upload_is_refused_and_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_upload_is_refused_with_the_field_name() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let there = format!("destination={}", sandbox.path(""));
     for (query, name, status, named) in [
         ("destination=relative", "f", 400, "absolute"),
@@ -127,9 +128,9 @@ async fn invalid_upload_is_refused_with_the_field_name() {
         ("destination=/dev/null/x", "f", 422, "/dev/null/x"),
     ] {
         let reply = upload(&sandbox, query, name, b"x").await;
-        let told = reply.json();
-        assert_eq!(reply.status, status, "{told}");
-        assert!(told.to_string().contains(named), "{told}");
+        let result = reply.json();
+        assert_eq!(reply.status, status, "{result}");
+        assert!(result.to_string().contains(named), "{result}");
     }
     for (content_type, body) in [
         ("application/json", "{}"),
@@ -147,7 +148,7 @@ async fn invalid_upload_is_refused_with_the_field_name() {
     }
 }
 
-/// Unpacks a download with what the machine has.
+/// Unpacks a download with a program of this machine.
 fn unpacked(archive: &[u8]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("d.zip"), archive).unwrap();
@@ -168,7 +169,7 @@ fn unpacked(archive: &[u8]) -> tempfile::TempDir {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn folder_is_downloaded_as_an_archive() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     fs::create_dir_all(sandbox.path("tree/a/b")).unwrap();
     let long: Vec<u8> = (0..2_000_000_u32).flat_map(|number| number.to_le_bytes()).collect();
     fs::write(sandbox.path("tree/a/b/long"), &long).unwrap();
@@ -185,7 +186,7 @@ async fn folder_is_downloaded_as_an_archive() {
     assert!(fs::read(there.path().join("link")).unwrap() == long);
     assert_eq!(fs::read(there.path().join(".hidden")).unwrap(), b"h");
     assert_eq!(fs::read_dir(there.path()).unwrap().count(), 3);
-    // And in again.
+    // Uploaded again.
     let query = format!("destination={}&recursive=true", sandbox.path("again"));
     assert_eq!(upload(&sandbox, &query, "tree.zip", &reply.body).await.status, 200);
     assert!(fs::read(sandbox.path("again/a/b/long")).unwrap() == long);
@@ -193,7 +194,7 @@ async fn folder_is_downloaded_as_an_archive() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_is_downloaded_as_an_archive() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     fs::write(sandbox.path("f.txt"), "content").unwrap();
     let reply = sandbox.get(&format!("/download_files?path={}", sandbox.path("f.txt"))).await;
     assert_eq!(reply.headers["content-disposition"], "attachment; filename=\"f.txt.zip\"");
@@ -202,7 +203,7 @@ async fn file_is_downloaded_as_an_archive() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_download_is_refused() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     for (query, status) in [("path=relative", 400), ("path=/none", 404), ("", 422), ("other=/", 422)] {
         let reply = sandbox.get(&format!("/download_files?{query}")).await;
         assert_eq!((reply.status, reply.json()["detail"].is_string()), (status, true), "{query}: {reply:?}");
@@ -211,7 +212,7 @@ async fn invalid_download_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn list_files_returns_folders_first() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     for folder in ["b", "Z", ".git"] {
         fs::create_dir(sandbox.path(folder)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The program as a client of OpenHands V0 meets it: each line of `reference/v0-action-server.md`.
+//! The API for clients of OpenHands V0: each line of `reference/v0-action-server.md`.
 
 mod actions;
 mod commands;
@@ -10,32 +10,30 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http1;
-use hyper::{HeaderMap, Method, Request};
-use hyper_util::rt::TokioIo;
+use http_body_util::Full;
+use hyper::{Method, Request};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use crate::harness::{PATIENCE, program};
+use crate::harness::{HttpReply, TEST_TIMEOUT, program};
 
-/// For those whose key is of no interest.
+/// The key of requests to a server without a key.
 pub(super) const KEY: &str = "canary-7d21c4";
 
-/// A sandbox's server; ended when dropped.
-pub(crate) struct Sandbox {
+/// A running server, terminated on drop.
+pub(crate) struct V0Sandbox {
     pub(super) child: Child,
     pub(super) dir: TempDir,
-    /// Of this one alone: tests look for it in all processes, and those of other tests are among them.
+    /// Unique, because tests search for it in all processes, which include those of other tests.
     pub(super) key: String,
     port: u16,
 }
 
-impl Sandbox {
-    /// As V0 starts it, but that silence is short.
+impl V0Sandbox {
+    /// Starts a server with V0's arguments and a short silence timeout.
     pub(super) fn start() -> Self {
         Self::start_with(
             &["--plugins", "agent_skills", "jupyter", "vscode", "--no-enable-browser"],
@@ -44,7 +42,7 @@ impl Sandbox {
     }
 
     pub(crate) fn start_with(more: &[&str], key: Option<&str>) -> Self {
-        // Somebody else may take the port in between.
+        // Another process may take the port in between.
         (0..5).find_map(|_| Self::try_start(more, key)).expect("the server starts")
     }
 
@@ -66,12 +64,12 @@ impl Sandbox {
         };
         let key = key.unwrap_or(KEY).to_owned();
         let mut sandbox = Self { child: command.spawn().unwrap(), dir, key, port };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while StdTcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if sandbox.child.try_wait().unwrap().is_some() {
                 return None;
             }
-            assert!(Instant::now() < deadline, "it does not listen");
+            assert!(Instant::now() < deadline, "the server does not listen");
             std::thread::sleep(Duration::from_millis(2));
         }
         Some(sandbox)
@@ -85,16 +83,9 @@ impl Sandbox {
         self.port
     }
 
-    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Reply {
+    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> HttpReply {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
-        let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        let connection = tokio::spawn(connection);
-        let response = client.send_request(request).await.unwrap();
-        let (head, body) = response.into_parts();
-        let body = tokio::time::timeout(PATIENCE, body.collect()).await.unwrap().unwrap().to_bytes();
-        drop(client);
-        connection.abort();
-        Reply { status: head.status.as_u16(), headers: head.headers, body }
+        HttpReply::receive(stream, request).await
     }
 
     pub(super) fn request(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
@@ -102,15 +93,15 @@ impl Sandbox {
         request.header("X-Session-API-Key", &self.key).body(Full::new(body.into())).unwrap()
     }
 
-    pub(super) async fn get(&self, path: &str) -> Reply {
+    pub(super) async fn get(&self, path: &str) -> HttpReply {
         self.send(self.request(Method::GET, path, "")).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: Value) -> Reply {
+    pub(super) async fn post(&self, path: &str, body: Value) -> HttpReply {
         self.send(self.request(Method::POST, path, body.to_string())).await
     }
 
-    /// An action as V0's client sends it, which takes anything but 200 for a broken sandbox.
+    /// Sends an action as V0's client does, which treats every other status than 200 as a broken sandbox.
     pub(super) async fn act(&self, action: Value) -> Value {
         let reply = self.post("/execute_action", json!({"action": action})).await;
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -126,10 +117,10 @@ impl Sandbox {
     }
 }
 
-impl Drop for Sandbox {
+impl Drop for V0Sandbox {
     fn drop(&mut self) {
         let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while Instant::now() < deadline && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -140,19 +131,6 @@ impl Drop for Sandbox {
 
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
-#[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
-}
-
-impl Reply {
-    pub(super) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{self:?}"))
-    }
 }
 
 pub(super) fn content(observation: &Value) -> &str {

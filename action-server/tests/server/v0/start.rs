@@ -1,4 +1,4 @@
-//! The command line, the key, what is open, what a client does first, how refusals are worded.
+//! The command line, the key, open routes, the first requests of a client, and the format of errors.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,19 +8,19 @@ use http_body_util::Full;
 use hyper::{Method, Request};
 use serde_json::{Value, json};
 
-use super::{KEY, Sandbox, content, exit_code, free_port};
+use super::{KEY, V0Sandbox, content, exit_code, free_port};
 use crate::harness::program;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn v0_client_connects_and_prepares_its_sandbox() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let alive = Request::get("/alive").header("host", "sandbox").body(Full::<Bytes>::default()).unwrap();
     let alive = sandbox.send(alive).await;
     assert_eq!((alive.status, alive.json()), (200, json!({"status": "ok"})));
     let cell = sandbox
         .act(json!({"action": "run_ipython", "args": {"code": "import os; os.environ['A'] = '1'"}, "timeout": 120}))
         .await;
-    // Whether this machine has IPython or not.
+    // Independent of this machine's IPython.
     if cell["observation"] == "run_ipython" {
         let done = "[Code executed successfully with no output]\n[Jupyter current working directory: ";
         assert!(content(&cell).starts_with(done), "{cell}");
@@ -40,29 +40,29 @@ async fn v0_client_connects_and_prepares_its_sandbox() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_plugins_are_reported_with_status_200() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     for (action, named) in [
         (json!({"action": "browse", "args": {"url": "http://x"}}), "browser"),
         (json!({"action": "browse_interactive", "args": {"browser_actions": "noop()"}}), "browser"),
         (json!({"action": "call_tool_mcp", "args": {"name": "x"}}), "mcp"),
         (json!({"action": "think", "args": {"thought": "x"}}), "think"),
     ] {
-        let told = sandbox.act(action).await;
-        assert_eq!(told["observation"], "error");
-        assert!(content(&told).contains(named), "{told}");
+        let result = sandbox.act(action).await;
+        assert_eq!(result["observation"], "error");
+        assert!(content(&result).contains(named), "{result}");
     }
     let servers = json!([{"name": "fetch", "command": "uvx"}]);
-    let told = sandbox.post("/update_mcp_server", servers).await;
-    assert_eq!(told.status, 200);
-    assert!(told.json()["router_error_log"].as_str().unwrap().contains("not started: fetch"), "{told:?}");
-    let told = sandbox.post("/update_mcp_server", json!([])).await;
-    assert_eq!((told.status, told.json()["router_error_log"].as_str()), (200, Some("")));
+    let result = sandbox.post("/update_mcp_server", servers).await;
+    assert_eq!(result.status, 200);
+    assert!(result.json()["router_error_log"].as_str().unwrap().contains("not started: fetch"), "{result:?}");
+    let result = sandbox.post("/update_mcp_server", json!([])).await;
+    assert_eq!((result.status, result.json()["router_error_log"].as_str()), (200, Some("")));
     assert_eq!(sandbox.post("/update_mcp_server", json!({})).await.status, 400);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn routes_but_alive_and_server_info_require_the_key() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let paths = [
         ("POST", "/execute_action"),
         ("POST", "/list_files"),
@@ -107,7 +107,7 @@ async fn routes_but_alive_and_server_info_require_the_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_time_is_reset_by_an_action() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     sandbox.run("sleep 0.5").await;
     let info = sandbox.get("/server_info").await.json();
     let (uptime, idle) = (info["uptime"].as_f64().unwrap(), info["idle_time"].as_f64().unwrap());
@@ -116,7 +116,7 @@ async fn idle_time_is_reset_by_an_action() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_request_is_refused_in_v0_s_format() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let run = |args: Value| json!({"action": {"action": "run", "args": args}});
     let mut table = vec![
         ("/execute_action", json!({}), 422, "action"),
@@ -140,11 +140,11 @@ async fn invalid_request_is_refused_in_v0_s_format() {
         if path == "/alive" {
             continue;
         }
-        let told = reply.json();
-        let where_told = if status == 422 { "errors" } else { "detail" };
-        assert!(told["detail"].is_string() && told.get("code").is_none(), "{told}");
-        assert!(told[where_told].as_str().unwrap().contains(named), "{path} {body} {told}");
-        assert_eq!(told.get("errors").is_some(), status == 422);
+        let result = reply.json();
+        let field = if status == 422 { "errors" } else { "detail" };
+        assert!(result["detail"].is_string() && result.get("code").is_none(), "{result}");
+        assert!(result[field].as_str().unwrap().contains(named), "{path} {body} {result}");
+        assert_eq!(result.get("errors").is_some(), status == 422);
     }
     let reply = sandbox.send(sandbox.request(Method::POST, "/execute_action", "{")).await;
     assert_eq!((reply.status, reply.json()["detail"].is_string()), (400, true));
@@ -152,13 +152,16 @@ async fn invalid_request_is_refused_in_v0_s_format() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_of_v0_cannot_find_the_key() {
-    let sandbox = Sandbox::start();
+    let sandbox = V0Sandbox::start();
     let pid = sandbox.child.id();
-    // Root may look at anything; what it sees is what anybody could ever see.
+    // Checked as root, who can read all processes.
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    assert!(!String::from_utf8_lossy(&environment).contains(&sandbox.key), "the process that was started");
+    assert!(
+        !String::from_utf8_lossy(&environment).contains(&sandbox.key),
+        "the launched process has the key"
+    );
     let look = "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; cat <&0";
-    // So written that it does not find itself.
+    // Split, so that the search does not find itself.
     let pattern = sandbox.key.replace("y-", "y[-]");
     let found = sandbox.run(&format!("({look}) </dev/null | grep -c '{pattern}'")).await;
     assert_eq!(content(&found), "0", "{found}");
@@ -170,12 +173,12 @@ async fn commands_of_v0_cannot_find_the_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_is_required_when_none_is_set() {
-    let sandbox = Sandbox::start_with(&[], None);
+    let sandbox = V0Sandbox::start_with(&[], None);
     let body = json!({"action": {"action": "run", "args": {"command": "echo hi"}}}).to_string();
     let ask = |host: &str| Request::post("/execute_action").header("host", host);
     let open = ask("127.0.0.1:8000").body(Full::from(body.clone())).unwrap();
     assert_eq!(content(&sandbox.send(open).await.json()), "hi");
-    // A page in a browser on this machine, with its own name or with one that leads here.
+    // A web page in a browser on this machine, with its own name or one that resolves to this machine.
     let page = ask("127.0.0.1:8000").header("origin", "http://evil.example");
     for page in [page, ask("evil.example:8000")] {
         let refused = sandbox.send(page.body(Full::from(body.clone())).unwrap()).await;
@@ -193,13 +196,13 @@ fn v0_start_error_is_printed() {
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(start(&[], KEY).0, 2);
-    let (code, said) = start(&["--working-dir", "/", "--host", "0.0.0.0"], "");
-    assert_eq!((code, said.contains("SESSION_API_KEY")), (1, true), "{said}");
-    let (code, said) = start(&["--working-dir", "/"], "a key with blanks");
-    assert_eq!((code, said.contains("SESSION_API_KEY")), (1, true), "{said}");
-    assert!(!said.contains("blanks"), "a key is not repeated");
-    let (code, said) = start(&["--working-dir", "/", "--username", "nobody-knows-them"], KEY);
-    assert_eq!((code, said.contains("--user-id")), (1, true), "{said}");
+    let (code, stderr) = start(&["--working-dir", "/", "--host", "0.0.0.0"], "");
+    assert_eq!((code, stderr.contains("SESSION_API_KEY")), (1, true), "{stderr}");
+    let (code, stderr) = start(&["--working-dir", "/"], "a key with blanks");
+    assert_eq!((code, stderr.contains("SESSION_API_KEY")), (1, true), "{stderr}");
+    assert!(!stderr.contains("blanks"), "the error shows the key");
+    let (code, stderr) = start(&["--working-dir", "/", "--username", "unknown-user"], KEY);
+    assert_eq!((code, stderr.contains("--user-id")), (1, true), "{stderr}");
     assert_eq!(start(&["--working-dir", "/dev/null/x"], KEY).0, 1);
 }
 
@@ -209,10 +212,10 @@ async fn server_changes_to_the_user_when_started_as_root() {
         return;
     }
     let arguments = ["--username", "root", "--user-id", "54321"];
-    let sandbox = Sandbox::start_with(&arguments, Some(KEY));
-    let told = sandbox.run("id -u; id -G; echo $HOME; touch made; stat -c %u . made").await;
-    let name = content(&told).lines().collect::<Vec<_>>();
-    assert_eq!([name[0], name[1], name[3], name[4]], ["54321", "54321", "54321", "54321"], "{told}");
+    let sandbox = V0Sandbox::start_with(&arguments, Some(KEY));
+    let result = sandbox.run("id -u; id -G; echo $HOME; touch made; stat -c %u . made").await;
+    let name = content(&result).lines().collect::<Vec<_>>();
+    assert_eq!([name[0], name[1], name[3], name[4]], ["54321", "54321", "54321", "54321"], "{result}");
     let pid = sandbox.child.id();
     let denied = format!("cat /proc/{pid}/environ /proc/{pid}/fd/0 /proc/{pid}/mem");
     assert_ne!(exit_code(&sandbox.run(&denied).await), 0);

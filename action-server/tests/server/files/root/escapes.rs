@@ -1,47 +1,51 @@
-//! Every route, asked for what is not beneath the root in every way that there is.
+//! Every route with every kind of path that is not beneath the root.
 
 use std::fs;
 
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::{Confined, SECRET, archive, is_in};
+use super::{ConfinedServer, SECRET, archive, is_in};
 
-struct Request {
+struct RouteRequest {
     method: Method,
     path: String,
     body: Vec<u8>,
 }
 
-fn get(path: String) -> Request {
-    Request { method: Method::GET, path, body: Vec::new() }
+fn get(path: String) -> RouteRequest {
+    RouteRequest { method: Method::GET, path, body: Vec::new() }
 }
 
-fn post(path: &str, body: Value) -> Request {
-    Request { method: Method::POST, path: path.into(), body: body.to_string().into() }
+fn post(path: &str, body: Value) -> RouteRequest {
+    RouteRequest { method: Method::POST, path: path.into(), body: body.to_string().into() }
 }
 
-/// The routes that want what is behind a link.
-fn behind_links(path: &str) -> Vec<Request> {
+/// Returns requests of the routes that follow links.
+fn behind_links(path: &str) -> Vec<RouteRequest> {
     vec![
         get(format!("/v1/files?path={path}")),
-        Request { method: Method::PUT, path: format!("/v1/files?path={path}"), body: b"x".to_vec() },
+        RouteRequest { method: Method::PUT, path: format!("/v1/files?path={path}"), body: b"x".to_vec() },
         get(format!("/v1/files/stat?path={path}&follow=true")),
         get(format!("/v1/files/list?path={path}&depth=3&hidden=true")),
         get(format!("/v1/files/glob?path={path}&pattern=*")),
         get(format!("/v1/files/grep?path={path}&pattern=.")),
         get(format!("/v1/files/tree?path={path}")),
-        Request { method: Method::PUT, path: format!("/v1/files/tree?path={path}"), body: archive("x", "x") },
+        RouteRequest {
+            method: Method::PUT,
+            path: format!("/v1/files/tree?path={path}"),
+            body: archive("x", "x"),
+        },
         get(format!("/v1/files/watch?path={path}&recursive=true")),
         post("/v1/files/chmod", json!({"path": path, "mode": "0777", "recursive": true})),
     ]
 }
 
-/// The routes that want a name, a link's too.
-fn by_name(path: &str) -> Vec<Request> {
+/// Returns requests of the routes that act on a link itself.
+fn by_name(path: &str) -> Vec<RouteRequest> {
     vec![
         get(format!("/v1/files/stat?path={path}")),
-        Request {
+        RouteRequest {
             method: Method::DELETE,
             path: format!("/v1/files?path={path}&recursive=true"),
             body: Vec::new(),
@@ -72,9 +76,9 @@ fn actions(path: &str) -> Vec<Value> {
     ]
 }
 
-/// Links that lead out, and a file and folder that do not.
-fn start() -> Confined {
-    let confined = Confined::start();
+/// Creates links that lead out, and a file and folder beneath the root.
+fn start() -> ConfinedServer {
+    let confined = ConfinedServer::start();
     let outside = confined.outside();
     fs::write(confined.server.file("mine"), "mine").unwrap();
     fs::create_dir_all(confined.server.file("deep/er")).unwrap();
@@ -87,7 +91,7 @@ fn start() -> Confined {
     confined.link(outside.join("new"), "dangling");
     confined.link("../../outside/new", "relative-dangling");
     confined.link("/proc/self/root", "magic");
-    // Where it leads is beneath, but how is not.
+    // The target is beneath the root, but the path to it is not.
     confined.link(confined.server.file("mine"), "absolute");
     confined
 }
@@ -97,7 +101,7 @@ async fn no_route_reaches_a_path_outside_the_root() {
     let confined = start();
     let (root, outside) = (confined.root(), confined.outside());
     let (root, outside) = (root.display(), outside.display());
-    let before = confined.outside_as_it_is();
+    let before = confined.outside_state();
     let through = [
         "../../outside/f".to_owned(),
         "../../outside/new".to_owned(),
@@ -135,7 +139,7 @@ async fn no_route_reaches_a_path_outside_the_root() {
     let behind = through.iter().map(String::as_str).chain(at_links);
     let requests = behind.clone().flat_map(behind_links);
     let mut count = 0;
-    for Request { method, path, body } in requests.chain(through.iter().flat_map(|path| by_name(path))) {
+    for RouteRequest { method, path, body } in requests.chain(through.iter().flat_map(|path| by_name(path))) {
         let named = format!("{method} {path} {}", String::from_utf8_lossy(&body));
         let refused = confined.ask(method, &path, body).await;
         assert_eq!(refused.status, 403, "{named}: {:?}", refused.body);
@@ -153,14 +157,14 @@ async fn no_route_reaches_a_path_outside_the_root() {
             assert!(!observation.contains("/proc/self/fd"), "{action}: {observation}");
         }
     }
-    assert_eq!(confined.outside_as_it_is(), before);
+    assert_eq!(confined.outside_state(), before);
     assert_eq!(fs::read(confined.server.file("mine")).unwrap(), b"mine");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn link_out_of_the_root_can_itself_be_moved_and_removed() {
     let confined = start();
-    let before = confined.outside_as_it_is();
+    let before = confined.outside_state();
     let status = confined.ask(Method::GET, "/v1/files/stat?path=relative-folder", "").await;
     assert_eq!((status.status, &status.json()["kind"]), (200, &json!("symlink")));
     assert_eq!(status.json()["target"], "../../outside");
@@ -179,16 +183,16 @@ async fn link_out_of_the_root_can_itself_be_moved_and_removed() {
         assert_eq!(removed.status, 204, "{link}");
         assert!(fs::symlink_metadata(confined.server.file(link)).is_err(), "{link}");
     }
-    assert_eq!(confined.outside_as_it_is(), before);
+    assert_eq!(confined.outside_state(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recursive_operations_skip_links_out_of_the_root() {
     let confined = start();
-    // Were their lines patterns, they would say which names fit them.
+    // If their lines were used as patterns, the result would reveal which names match.
     confined.link("../../outside/f", ".ignore");
     fs::write(confined.outside().join("f"), "mine\nSECRET\n").unwrap();
-    let before = confined.outside_as_it_is();
+    let before = confined.outside_state();
     for path in [
         "/v1/files/list?path=&depth=9&hidden=true",
         "/v1/files/glob?path=&pattern=**",
@@ -196,15 +200,15 @@ async fn recursive_operations_skip_links_out_of_the_root() {
         "/v1/files/grep?path=&pattern=.&hidden=true&ignored=true",
         "/v1/files/tree?path=",
     ] {
-        let told = confined.ask(Method::GET, path, "").await;
-        assert_eq!(told.status, 200, "{path}: {:?}", told.body);
-        assert!(is_in("mine", &told.body), "{path}: {:?}", told.body);
-        assert!(!is_in(SECRET, &told.body), "{path}: {:?}", told.body);
+        let result = confined.ask(Method::GET, path, "").await;
+        assert_eq!(result.status, 200, "{path}: {:?}", result.body);
+        assert!(is_in("mine", &result.body), "{path}: {:?}", result.body);
+        assert!(!is_in(SECRET, &result.body), "{path}: {:?}", result.body);
     }
     let view = json!({"action": "read", "args": {"path": ".", "impl_source": "oh_aci"}});
     let viewed = confined.act(view).await;
     assert!(viewed.contains("/mine") && viewed.contains("/relative-folder"), "{viewed}");
-    // Not even whether it is a folder.
+    // The error does not even reveal whether it is a folder.
     assert!(!viewed.contains("/relative-folder/") && !viewed.contains(SECRET), "{viewed}");
     let changed = json!({"path": ".", "mode": "0700", "recursive": true});
     assert_eq!(confined.post("/v1/files/chmod", changed).await.status, 200);
@@ -213,5 +217,5 @@ async fn recursive_operations_skip_links_out_of_the_root() {
     assert_eq!(fs::read(confined.server.file("relative-file")).unwrap(), b"x");
     let removed = confined.ask(Method::DELETE, "/v1/files?path=deep&recursive=true", "").await;
     assert_eq!(removed.status, 204);
-    assert_eq!(confined.outside_as_it_is(), before);
+    assert_eq!(confined.outside_state(), before);
 }

@@ -1,5 +1,4 @@
-//! A server that keeps its files in a root: what it does there is what it does anywhere, and nothing outside is ever read,
-//! told or changed.
+//! A server whose files are confined to a root: it works as usual there, and nothing outside is read, reported or changed.
 
 mod escapes;
 mod ordinary;
@@ -14,19 +13,19 @@ use hyper::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Answered, ask};
-use crate::harness::Server;
+use super::ask;
+use crate::harness::{HttpReply, TestServer};
 
-/// In every file and name outside.
+/// Part of every file and name outside.
 const SECRET: &str = "SECRET";
 
-/// `BASE/root/WORK`, where the server works, and `BASE/outside`.
-struct Confined {
-    server: Server,
+/// A server with the working directory `BASE/root/WORK`, and the folder `BASE/outside`.
+struct ConfinedServer {
+    server: TestServer,
     base: TempDir,
 }
 
-impl Confined {
+impl ConfinedServer {
     fn start() -> Self {
         let base = tempfile::tempdir().unwrap();
         fs::create_dir_all(base.path().join("root")).unwrap();
@@ -36,7 +35,7 @@ impl Confined {
         }
         let root = base.path().canonicalize().unwrap().join("root");
         let dir = TempDir::new_in(&root).unwrap();
-        let server = Server::start_in(dir, None, &["--root", root.to_str().unwrap()]);
+        let server = TestServer::start_in(dir, None, &["--root", root.to_str().unwrap()]);
         Self { server, base }
     }
 
@@ -48,36 +47,36 @@ impl Confined {
         self.base.path().canonicalize().unwrap().join("outside")
     }
 
-    /// Links at `name` in the working directory.
+    /// Creates a link in the working directory.
     fn link(&self, target: impl AsRef<Path>, name: &str) {
         symlink(target, self.server.file(name)).unwrap();
     }
 
-    async fn ask(&self, method: Method, path: &str, body: impl Into<bytes::Bytes>) -> Answered {
+    async fn ask(&self, method: Method, path: &str, body: impl Into<bytes::Bytes>) -> HttpReply {
         ask(&self.server, method, path, &[], body).await
     }
 
-    async fn post(&self, path: &str, body: Value) -> Answered {
+    async fn post(&self, path: &str, body: Value) -> HttpReply {
         self.ask(Method::POST, path, body.to_string()).await
     }
 
-    /// What a file action's observation says.
+    /// Returns the observation of a file action.
     async fn act(&self, action: Value) -> String {
         let observation = self.post("/execute_action", json!({"action": action})).await;
         assert_eq!(observation.status, 200, "{:?}", observation.body);
         String::from_utf8(observation.body.to_vec()).unwrap()
     }
 
-    /// All that can be seen of the outside, but when it was last read.
-    fn outside_as_it_is(&self) -> Vec<String> {
+    /// Returns the state of the outside, except access times.
+    fn outside_state(&self) -> Vec<String> {
         let mut seen = Vec::new();
-        look_at(&self.outside(), &mut seen);
+        inspect(&self.outside(), &mut seen);
         seen.sort();
         seen
     }
 }
 
-fn look_at(path: &Path, seen: &mut Vec<String>) {
+fn inspect(path: &Path, seen: &mut Vec<String>) {
     let metadata = fs::symlink_metadata(path).unwrap();
     let content = if metadata.is_file() { fs::read(path).unwrap() } else { Vec::new() };
     let (mode, links) = (metadata.mode(), metadata.nlink());
@@ -85,12 +84,12 @@ fn look_at(path: &Path, seen: &mut Vec<String>) {
     seen.push(format!("{} {mode:o} {links} {changed:?} {content:?}", path.display()));
     if metadata.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
-            look_at(&entry.unwrap().path(), seen);
+            inspect(&entry.unwrap().path(), seen);
         }
     }
 }
 
-/// An archive of one file, made by everybody's tar.
+/// Returns an archive of one file.
 fn archive(name: &str, content: &str) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(name), content).unwrap();

@@ -1,4 +1,4 @@
-//! What is beneath the root is served as anywhere else, and told by the paths that the client knows.
+//! Files beneath the root are served as usual, and reported with the paths that the client knows.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,13 +6,13 @@ use std::os::unix::fs::MetadataExt as _;
 use hyper::Method;
 use serde_json::json;
 
-use super::{Confined, archive};
-use crate::files::watch::Watch;
+use super::{ConfinedServer, archive};
+use crate::files::watch::WatchStream;
 use protocol::sandbox_api::WatchEvent;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_transferred_by_every_path_beneath_the_root() {
-    let confined = Confined::start();
+    let confined = ConfinedServer::start();
     let server = &confined.server;
     let work = server.dir.path().canonicalize().unwrap();
     let work_name = work.file_name().unwrap().to_str().unwrap();
@@ -37,7 +37,7 @@ async fn files_are_transferred_by_every_path_beneath_the_root() {
         }
         let status = if is_new { 201 } else { 200 };
         assert_eq!(answered.status, status, "{path}: {:?}", answered.body);
-        // As the client has it, from the working directory.
+        // The client's path, relative to the working directory.
         assert_eq!(answered.json()["path"], json!(work.join(&path).to_str().unwrap()));
         assert_eq!(fs::read(server.file(file)).unwrap(), b"content", "{path}");
         let got = confined.ask(Method::GET, &format!("/v1/files?path={path}"), "").await;
@@ -46,7 +46,7 @@ async fn files_are_transferred_by_every_path_beneath_the_root() {
     // A file at the root itself, above the working directory.
     assert_eq!(put("../at-the-root".to_owned()).await.status, 201);
     assert_eq!(fs::read(confined.root().join("at-the-root")).unwrap(), b"content");
-    // What is replaced keeps what it was.
+    // A replaced file keeps its attributes.
     fs::hard_link(server.file("a/g"), server.file("a/h")).unwrap();
     let shorter = confined.ask(Method::PUT, "/v1/files?path=a/g&mode=0640", "new").await;
     assert_eq!((shorter.status, fs::read(server.file("a/h")).unwrap()), (200, b"new".to_vec()));
@@ -73,7 +73,7 @@ async fn absolute_path_may_use_the_given_or_the_canonical_root() {
     }
     fs::write(at("root/f"), "content").unwrap();
     let dir = tempfile::TempDir::new_in(at("given")).unwrap();
-    let server = crate::harness::Server::start_in(dir, None, &["--root", at("given/").to_str().unwrap()]);
+    let server = crate::harness::TestServer::start_in(dir, None, &["--root", at("given/").to_str().unwrap()]);
     for (root, status) in [("given", 200), ("root", 200), ("other", 403), ("given/../root", 403)] {
         let path = format!("/v1/files?path={}/f", at(root).display());
         assert_eq!(super::ask(&server, Method::GET, &path, &[], "").await.status, status, "{root}");
@@ -82,7 +82,7 @@ async fn absolute_path_may_use_the_given_or_the_canonical_root() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_beneath_the_root_are_managed() {
-    let confined = Confined::start();
+    let confined = ConfinedServer::start();
     let server = &confined.server;
     let work = server.dir.path().canonicalize().unwrap();
     let made =
@@ -103,7 +103,7 @@ async fn entries_beneath_the_root_are_managed() {
     let listed = confined.ask(Method::GET, "/v1/files/list?path=link", "").await.json();
     assert_eq!((&listed["entries"][0]["path"], &listed["entries"][0]["size"]), (&json!("f"), &json!(5)));
     let listed = confined.ask(Method::GET, "/v1/files/list?path=..", "").await.json();
-    assert_eq!(listed["entries"].as_array().unwrap().len(), 0, "its name is hidden");
+    assert_eq!(listed["entries"].as_array().unwrap().len(), 0, "a hidden name is listed");
     let status = async |query: &str| {
         confined.ask(Method::GET, &format!("/v1/files/stat?path={query}"), "").await.json()
     };
@@ -141,28 +141,28 @@ async fn entries_beneath_the_root_are_managed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_actions_work_beneath_the_root() {
-    let confined = Confined::start();
+    let confined = ConfinedServer::start();
     let server = &confined.server;
     confined.link("real", "link");
-    let told = server.dir.path().canonicalize().unwrap().join("link/f").to_str().unwrap().to_owned();
+    let result = server.dir.path().canonicalize().unwrap().join("link/f").to_str().unwrap().to_owned();
     let written =
         confined.act(json!({"action": "write", "args": {"path": "real/f", "content": "one\ntwo\n"}})).await;
     assert!(written.contains(r#""observation":"write""#), "{written}");
     let read = confined.act(json!({"action": "read", "args": {"path": "link/f", "start": 1}})).await;
-    assert!(read.contains(r#""content":"two\n""#) && read.contains(&told), "{read}");
+    assert!(read.contains(r#""content":"two\n""#) && read.contains(&result), "{read}");
     let edit = async |path: &str, command: &str| {
         let args = json!({"path": path, "command": command, "file_text": "new\n", "old_str": "two",
             "new_str": "three", "insert_line": 0, "impl_source": "oh_aci"});
         confined.act(json!({"action": "edit", "args": args})).await
     };
     let content = || fs::read_to_string(server.file("real/f")).unwrap();
-    assert!(edit("link/f", "str_replace").await.contains(&told));
+    assert!(edit("link/f", "str_replace").await.contains(&result));
     assert_eq!(content(), "one\nthree\n");
     edit("real/f", "insert").await;
     assert_eq!(content(), "three\none\nthree\n");
-    // Both edits are the file's, by whatever path it was edited.
+    // Both edits are in the history of the file, whichever path was used.
     let undone = edit("link/f", "undo_edit").await;
-    assert!(undone.contains(&told) && !undone.contains("/proc/self/fd"), "{undone}");
+    assert!(undone.contains(&result) && !undone.contains("/proc/self/fd"), "{undone}");
     assert_eq!(content(), "one\nthree\n");
     edit("real/../link/f", "undo_edit").await;
     assert_eq!(content(), "one\ntwo\n");
@@ -181,7 +181,7 @@ async fn file_actions_work_beneath_the_root() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_edits_by_two_paths_are_serialized() {
-    let confined = Confined::start();
+    let confined = ConfinedServer::start();
     fs::create_dir(confined.server.file("real")).unwrap();
     fs::write(confined.server.file("real/f"), "").unwrap();
     confined.link("real", "link");
@@ -198,10 +198,10 @@ async fn concurrent_edits_by_two_paths_are_serialized() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ignore_rules_are_the_same_with_and_without_a_root() {
-    let confined = Confined::start();
+    let confined = ConfinedServer::start();
     let server = &confined.server;
     let free =
-        crate::harness::Server::start_in(tempfile::TempDir::new_in(confined.root()).unwrap(), None, &[]);
+        crate::harness::TestServer::start_in(tempfile::TempDir::new_in(confined.root()).unwrap(), None, &[]);
     for dir in [server.dir.path(), free.dir.path()] {
         let write = |name: &str, content: &str| {
             let path = dir.join(name);
@@ -239,7 +239,7 @@ async fn ignore_rules_are_the_same_with_and_without_a_root() {
             write(name, "word\n");
         }
     }
-    let mut told = 0;
+    let mut result = 0;
     for path in ["", "sub", "sub/nested", "sub/x", "target"] {
         for more in ["", "&hidden=true", "&ignored=true", "&hidden=true&ignored=true"] {
             for query in ["glob?pattern=**", "grep?pattern=word"] {
@@ -253,18 +253,18 @@ async fn ignore_rules_are_the_same_with_and_without_a_root() {
                 };
                 let kept = paths(kept.json());
                 assert_eq!(kept, paths(anywhere.json()), "{query}");
-                told += kept.len();
+                result += kept.len();
             }
         }
     }
-    assert!(told > 100, "{told}");
+    assert!(result > 100, "{result}");
     let one = confined.ask(Method::GET, "/v1/files/grep?path=sub/f&pattern=word", "").await.json();
     assert_eq!(one["matches"][0]["path"], "f");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn archives_are_transferred_for_the_root_itself() {
-    let confined = Confined::start();
+    let confined = ConfinedServer::start();
     let server = &confined.server;
     fs::create_dir_all(server.file("from/a")).unwrap();
     fs::write(server.file("from/a/f"), "x").unwrap();
@@ -290,15 +290,15 @@ async fn archives_are_transferred_for_the_root_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_in_new_folders_are_reported() {
-    let confined = Confined::start();
+    let confined = ConfinedServer::start();
     let server = &confined.server;
     fs::create_dir_all(server.file("watched/sub")).unwrap();
     confined.link("watched", "link");
     confined.link("../../../outside", "watched/out");
-    let mut watch = Watch::begin(server, "path=link&recursive=true").await;
+    let mut watch = WatchStream::open(server, "path=link&recursive=true").await;
     fs::write(server.file("watched/sub/f"), "").unwrap();
     assert_eq!(watch.next().await, Some(WatchEvent::Created { path: "sub/f".into() }));
-    // What lies behind a link is not watched.
+    // The target of a link is not watched.
     fs::write(confined.outside().join("new"), "").unwrap();
     fs::create_dir(server.file("watched/new")).unwrap();
     assert_eq!(watch.next().await, Some(WatchEvent::Created { path: "new".into() }));

@@ -1,4 +1,4 @@
-//! A folder or file that is one moment what it is and the next a link to the outside, while every route works on it.
+//! Races: a folder or file is repeatedly replaced by a link to the outside while every route uses it.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -14,22 +14,22 @@ use serde_json::json;
 use protocol::sandbox_api::WatchEvent;
 use tokio::time::timeout;
 
-use super::{Confined, SECRET, archive, is_in};
-use crate::files::watch::Watch;
+use super::{ConfinedServer, SECRET, archive, is_in};
+use crate::files::watch::WatchStream;
 
-/// How long one kind of request is raced.
-const TIME: Duration = Duration::from_millis(400);
+/// Duration of the race of one kind of request.
+const RACE_TIME: Duration = Duration::from_millis(400);
 
-type Kinds = Vec<Vec<(Method, String, Vec<u8>)>>;
+type RequestKinds = Vec<Vec<(Method, String, Vec<u8>)>>;
 
-/// Exchanges what is at two names, one of which is a link, until it is dropped.
-struct Exchange {
+/// Swaps two paths, one of which is a link, until it is dropped.
+struct PathSwapper {
     is_over: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<u64>>,
 }
 
-impl Exchange {
-    fn begin(one: &Path, link: &Path) -> Self {
+impl PathSwapper {
+    fn start(one: &Path, link: &Path) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let (one, other, is_asked) = (one.to_owned(), link.to_owned(), Arc::clone(&is_over));
         let target = fs::read_link(link).unwrap();
@@ -39,7 +39,7 @@ impl Exchange {
                 if renameat2(AT_FDCWD, &one, AT_FDCWD, &other, RenameFlags::RENAME_EXCHANGE).is_ok() {
                     count += 1;
                 }
-                // Where the link was, something may have been removed, or another put in its place.
+                // A request may have removed or replaced the entry at the link's path.
                 if fs::read_link(&one).is_err() && fs::read_link(&other).is_err() {
                     _ = fs::remove_file(&other);
                     _ = fs::remove_dir_all(&other);
@@ -57,15 +57,15 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for PathSwapper {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 }
 
-/// The folder `w/sub`, and outside one with the same names, each with more than one level.
-fn start(link: impl AsRef<Path>) -> Confined {
-    let confined = Confined::start();
+/// Creates the folder `w/sub`, and one with the same names outside, each with several levels.
+fn start(link: impl AsRef<Path>) -> ConfinedServer {
+    let confined = ConfinedServer::start();
     for folder in [confined.server.file("w/sub"), confined.outside().join("sub")] {
         let is_outside = folder.starts_with(confined.outside());
         fs::create_dir_all(folder.join("deep/er")).unwrap();
@@ -111,8 +111,8 @@ fn edit(path: &str, command: &str) -> (Method, String, Vec<u8>) {
         "old_str": "inner content", "new_str": "inner content ", "insert_line": 0, "impl_source": "oh_aci"}}))
 }
 
-/// What is done in the folder `w/sub`.
-fn in_a_folder() -> Kinds {
+/// Returns requests for the folder `w/sub`.
+fn in_a_folder() -> RequestKinds {
     vec![
         vec![get("/v1/files?path=w/sub/f"), get("/v1/files?path=w/sub/deep/f")],
         vec![get("/v1/files/stat?path=w/sub/deep/f"), get("/v1/files/stat?path=w/sub/SECRET&follow=true")],
@@ -157,8 +157,8 @@ fn in_a_folder() -> Kinds {
     ]
 }
 
-/// What is done to the file `w/file`.
-fn to_a_file() -> Kinds {
+/// Returns requests for the file `w/file`.
+fn to_a_file() -> RequestKinds {
     let path = "w/file";
     vec![
         vec![get("/v1/files?path=w/file"), get("/v1/files/stat?path=w/file&follow=true")],
@@ -186,8 +186,8 @@ fn to_a_file() -> Kinds {
     ]
 }
 
-/// What makes the folder `w/new`, where there may be a link by then.
-fn to_a_new_folder() -> Kinds {
+/// Returns requests that create the folder `w/new`, which may be a link by then.
+fn to_a_new_folder() -> RequestKinds {
     let removed = delete("/v1/files?path=w/new&recursive=true");
     let made = post("/v1/files/mkdir", json!({"path": "w/new", "mode": "0777"}));
     vec![
@@ -198,18 +198,18 @@ fn to_a_new_folder() -> Kinds {
     ]
 }
 
-async fn race(confined: &Confined, (one, link): (&str, &str), kinds: Kinds) {
-    let before = confined.outside_as_it_is();
-    let exchange = Exchange::begin(&confined.server.file(one), &confined.server.file(link));
+async fn race(confined: &ConfinedServer, (one, link): (&str, &str), kinds: RequestKinds) {
+    let before = confined.outside_state();
+    let exchange = PathSwapper::start(&confined.server.file(one), &confined.server.file(link));
     let mut all_refused = 0;
     for kind in kinds {
-        let begun = Instant::now();
+        let started = Instant::now();
         let (mut served, mut refused) = (0, 0);
-        while begun.elapsed() < TIME {
+        while started.elapsed() < RACE_TIME {
             for (method, path, body) in &kind {
                 let answered = confined.ask(method.clone(), path, body.clone()).await;
                 let body = &answered.body;
-                // A refusal names the path that was asked for.
+                // An error contains the requested path.
                 let never =
                     if answered.status == 404 || answered.status == 403 { "SECRET content" } else { SECRET };
                 assert!(!is_in(never, body), "{method} {path}: {body:?}");
@@ -224,7 +224,7 @@ async fn race(confined: &Confined, (one, link): (&str, &str), kinds: Kinds) {
     }
     let count = exchange.end();
     assert!(count > 100 && all_refused > 0, "{count} exchanges, {all_refused} refused");
-    assert_eq!(confined.outside_as_it_is(), before);
+    assert_eq!(confined.outside_state(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -260,12 +260,12 @@ async fn no_escape_when_a_new_folder_becomes_a_link() {
     race(&start("../../../outside/sub"), ("w/new", "w/link"), to_a_new_folder()).await;
 }
 
-/// The kernel asks to be asked again then.
+/// The kernel returns EAGAIN during a rename.
 #[tokio::test(flavor = "multi_thread")]
 async fn path_with_two_dots_is_resolved_during_renames() {
     let confined = start("../../../outside/sub");
     fs::write(confined.server.file("kept"), "kept").unwrap();
-    let exchange = Exchange::begin(&confined.server.file("w/sub"), &confined.server.file("w/link"));
+    let exchange = PathSwapper::start(&confined.server.file("w/sub"), &confined.server.file("w/link"));
     for _ in 0..300 {
         let found = confined.ask(Method::GET, "/v1/files?path=w/../w/../kept", "").await;
         assert_eq!((found.status, &found.body[..]), (200, &b"kept"[..]));
@@ -276,18 +276,18 @@ async fn path_with_two_dots_is_resolved_during_renames() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_outside_change_is_reported_when_a_folder_becomes_a_link() {
     let confined = start("../../../outside/sub");
-    let mut watch = Watch::begin(&confined.server, "path=w&recursive=true").await;
-    let mut told = 0;
+    let mut watch = WatchStream::open(&confined.server, "path=w&recursive=true").await;
+    let mut result = 0;
     let mut look = |event: Option<WatchEvent>| {
-        let event = serde_json::to_string(&event.expect("it goes on")).unwrap();
+        let event = serde_json::to_string(&event.expect("the watch continues")).unwrap();
         assert!(!event.contains(SECRET), "{event}");
-        told += 1;
+        result += 1;
         event.contains("the-end")
     };
-    let exchange = Exchange::begin(&confined.server.file("w/sub"), &confined.server.file("w/link"));
-    let begun = Instant::now();
+    let exchange = PathSwapper::start(&confined.server.file("w/sub"), &confined.server.file("w/link"));
+    let started = Instant::now();
     for number in 0.. {
-        // Each is made inside or outside, as it happens, and then looked into.
+        // Each is created inside or outside, depending on the race, and then inspected.
         let folder = confined.server.file(&format!("w/sub/{number}/deep"));
         _ = fs::create_dir_all(&folder);
         _ = fs::create_dir_all(confined.outside().join(format!("sub/{number}/deep")));
@@ -296,12 +296,12 @@ async fn no_outside_change_is_reported_when_a_folder_becomes_a_link() {
         while let Ok(event) = timeout(Duration::from_millis(1), watch.next()).await {
             look(event);
         }
-        if begun.elapsed() > 3 * TIME {
+        if started.elapsed() > 3 * RACE_TIME {
             break;
         }
     }
     assert!(exchange.end() > 100);
-    // Whatever was lost in between, it is told again what is new.
+    // After lost events, new ones are reported again.
     for number in 0.. {
         fs::write(confined.server.file(&format!("w/the-end-{number}")), "").unwrap();
         let mut is_over = false;
@@ -312,5 +312,5 @@ async fn no_outside_change_is_reported_when_a_folder_becomes_a_link() {
             break;
         }
     }
-    assert!(told > 100, "{told}");
+    assert!(result > 100, "{result}");
 }

@@ -1,4 +1,4 @@
-//! What a root has to be, said before anything is served.
+//! Requirements of the root, checked before the server starts.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::harness::program;
 
-/// What a server that does not start has said.
+/// Returns the error of a server that does not start.
 fn refused(root: &str, working_dir: &Path, dir: &Path) -> String {
     let mut command = program();
     command.args(["serve", "--root", root, "--socket"]).arg(dir.join("run/s")).arg("--working-dir");
@@ -21,19 +21,19 @@ fn start_fails_when_the_root_cannot_be_enforced() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::create_dir_all(at("root/inside")).unwrap();
-    fs::create_dir(at("root-beside")).unwrap();
+    fs::create_dir(at("root-adjacent")).unwrap();
     fs::write(at("file"), "").unwrap();
-    std::os::unix::fs::symlink("../root-beside", at("root/out")).unwrap();
+    std::os::unix::fs::symlink("../root-adjacent", at("root/out")).unwrap();
     for (root, working_dir, problem) in [
-        ("root", "root-beside", "is not beneath the root"),
+        ("root", "root-adjacent", "is not beneath the root"),
         ("root", ".", "is not beneath the root"),
         ("root", "root/out", "is not beneath the root"),
         ("root", "missing", "cannot open the working directory"),
         ("missing", "root", "cannot open the root missing"),
         ("file", "root", "cannot open the root file"),
     ] {
-        let said = refused(root, &at(working_dir), dir.path());
-        assert!(said.contains(problem), "{root} {working_dir}: {said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let stderr = refused(root, &at(working_dir), dir.path());
+        assert!(stderr.contains(problem), "{root} {working_dir}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
 }
