@@ -13,9 +13,9 @@ use protocol::sandbox_api::KEY_HEADER;
 const MAX_KEY_BYTES: u64 = 4096;
 
 /// The key that requests must contain.
-pub(crate) struct Key(Vec<u8>);
+pub(crate) struct ServerKey(Vec<u8>);
 
-impl Key {
+impl ServerKey {
     /// Reads the key from the first line of standard input.
     pub(crate) fn from_stdin() -> anyhow::Result<Self> {
         let mut line = Vec::new();
@@ -55,9 +55,9 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ServerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(…)")
+        f.write_str("ServerKey(…)")
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn key_equals_only_itself() {
-        let key = Key::from_line(b"secret\r\n").unwrap();
+        let key = ServerKey::from_line(b"secret\r\n").unwrap();
         assert!(key.is(b"secret"));
         for wrong in [&b""[..], b"secre", b"secret1", b"Secret", b"secreT"] {
             assert!(!key.is(wrong));
@@ -77,12 +77,12 @@ mod tests {
     #[test]
     fn key_is_rejected_when_no_header_can_carry_it() {
         for line in [&b""[..], b"\n", b"a b\n", b"\xff\n", &[b'x'; MAX_KEY_BYTES as usize]] {
-            assert!(Key::from_line(line).is_err());
+            assert!(ServerKey::from_line(line).is_err());
         }
     }
 
     #[test]
     fn key_is_not_printed_by_debug() {
-        assert_eq!(format!("{:?}", Key::from_line(b"secret").unwrap()), "Key(…)");
+        assert_eq!(format!("{:?}", ServerKey::from_line(b"secret").unwrap()), "ServerKey(…)");
     }
 }

@@ -17,7 +17,7 @@ const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The client of a connection. It is an extension of each request.
 #[derive(Debug, Default)]
-pub(crate) struct Client {
+pub(crate) struct ClientConnection {
     /// It has sent a complete request head with the key.
     is_admitted: AtomicBool,
     is_authenticated: AtomicBool,
@@ -26,7 +26,7 @@ pub(crate) struct Client {
     close: CancellationToken,
 }
 
-impl Client {
+impl ClientConnection {
     /// Exempts the client from the timeout, once it has sent a request head with the key.
     pub(crate) fn admit(&self) {
         self.is_admitted.store(true, Ordering::Relaxed);
@@ -64,15 +64,16 @@ impl Client {
 
 /// The unauthenticated connections, oldest first. Some may have authenticated since.
 #[derive(Default)]
-pub(crate) struct UnauthenticatedConnections(VecDeque<Weak<Client>>);
+pub(crate) struct UnauthenticatedConnections(VecDeque<Weak<ClientConnection>>);
 
 impl UnauthenticatedConnections {
     /// Adds a new connection. Closes the oldest one if there are too many.
-    pub(crate) fn add(&mut self) -> Arc<Client> {
-        let client = Arc::<Client>::default();
+    pub(crate) fn add(&mut self) -> Arc<ClientConnection> {
+        let client = Arc::<ClientConnection>::default();
         self.0.push_back(Arc::downgrade(&client));
         if self.0.len() > MAX_UNAUTHENTICATED {
-            let is_unauthenticated = |client: &Arc<Client>| !client.is_authenticated.load(Ordering::Relaxed);
+            let is_unauthenticated =
+                |client: &Arc<ClientConnection>| !client.is_authenticated.load(Ordering::Relaxed);
             self.0.retain(|client| client.upgrade().as_ref().is_some_and(is_unauthenticated));
         }
         if self.0.len() > MAX_UNAUTHENTICATED
@@ -90,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    fn is_closed(client: &Client) -> bool {
+    fn is_closed(client: &ClientConnection) -> bool {
         client.close.is_cancelled()
     }
 
@@ -107,7 +108,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connection_is_closed_after_the_timeout_unless_admitted() {
-        let (silent, admitted) = (Client::default(), Client::default());
+        let (silent, admitted) = (ClientConnection::default(), ClientConnection::default());
         let started = Instant::now();
         admitted.admit();
         silent.closed().await;

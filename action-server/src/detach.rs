@@ -14,8 +14,8 @@ use anyhow::{Context as _, bail};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 
-use crate::auth::Key;
-use crate::config::{self, Address, ServeConfig};
+use crate::auth::ServerKey;
+use crate::config::{self, ListenAddress, ServeConfig};
 use crate::this_program;
 
 /// A server starts in milliseconds. The timeout allows for an overloaded machine.
@@ -26,8 +26,8 @@ const MAX_ERROR_BYTES: u64 = 64 << 10;
 
 /// Starts a server that outlives this process.
 pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
-    let Address::Unix(socket) = &config.address else { bail!("--detach requires --socket") };
-    let key = config.has_key.then(Key::from_stdin).transpose()?;
+    let ListenAddress::Unix(socket) = &config.address else { bail!("--detach requires --socket") };
+    let key = config.has_key.then(ServerKey::from_stdin).transpose()?;
     let mut supervisor = start(key.as_ref())?;
     let started = wait_until_started(&mut supervisor, socket);
     // If the address cannot be printed, the caller would not know the server: it is stopped.
@@ -38,7 +38,7 @@ pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
     result
 }
 
-fn start(key: Option<&Key>) -> anyhow::Result<Child> {
+fn start(key: Option<&ServerKey>) -> anyhow::Result<Child> {
     let mut supervisor = this_program::command()
         .args(config::arguments_with(&["--detached"]))
         .stdin(if key.is_some() { Stdio::piped() } else { Stdio::null() })

@@ -19,7 +19,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, getpid, setsid};
 
-use crate::config::{self, Address, ServeConfig};
+use crate::config::{self, ListenAddress, ServeConfig};
 use crate::os::process_table;
 use crate::{environment, server, stdio, this_program};
 
@@ -38,8 +38,8 @@ pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
     prctl::set_dumpable(false).context("cannot protect the supervisor's memory")?;
     prctl::set_child_subreaper(true).context("cannot adopt orphans")?;
     let socket = match &config.address {
-        Address::Unix(path) => Stdio::from(OwnedFd::from(server::bind_unix(path)?)),
-        Address::Tcp(_) => Stdio::null(),
+        ListenAddress::Unix(path) => Stdio::from(OwnedFd::from(server::bind_unix(path)?)),
+        ListenAddress::Tcp(_) => Stdio::null(),
     };
     let signals = watched_signals();
     // Before the server is started, so that its exit cannot be missed. The server unblocks them again.

@@ -37,7 +37,7 @@ mod v0;
 
 use std::process::ExitCode;
 
-use config::{Command, Role};
+use config::{ProcessRole, ProgramCommand};
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
@@ -46,11 +46,11 @@ pub fn main() -> ExitCode {
         Err(code) => return code,
     };
     let result = match command {
-        Command::Serve(Role::Launcher, config) => detach::run(&config),
-        Command::LaunchV0(config) => v0::launch::run(&config),
-        Command::Serve(Role::Supervisor, config) => init::run(&config),
-        Command::Serve(Role::Server { supervisor }, config) => server::run(config, supervisor),
-        Command::Dial { socket, server } => dial::run(&socket, server),
+        ProgramCommand::Serve(ProcessRole::Launcher, config) => detach::run(&config),
+        ProgramCommand::LaunchV0(config) => v0::launch::run(&config),
+        ProgramCommand::Serve(ProcessRole::Supervisor, config) => init::run(&config),
+        ProgramCommand::Serve(ProcessRole::Server { supervisor }, config) => server::run(config, supervisor),
+        ProgramCommand::Dial { socket, server } => dial::run(&socket, server),
     };
     result.unwrap_or_else(|error| {
         eprintln!("action-server: {error:#}");

@@ -17,7 +17,7 @@ use crate::api::guard::guard;
 use crate::api::{
     Api, actions, alive, environment, execute_action, files, info, ports, processes, sessions, terminal,
 };
-use crate::config::Dialect;
+use crate::config::ApiDialect;
 use crate::openapi::openapi;
 use crate::v0;
 
@@ -25,15 +25,15 @@ use crate::v0;
 #[derive(Clone)]
 pub(crate) struct App {
     api: Api,
-    dialect: Dialect,
+    dialect: ApiDialect,
     router: TowerToHyperService<Router>,
 }
 
 impl App {
-    pub(crate) fn new(api: Api, dialect: Dialect, working_dir: PathBuf) -> Self {
+    pub(crate) fn new(api: Api, dialect: ApiDialect, working_dir: PathBuf) -> Self {
         let router = match dialect {
-            Dialect::Native => router(api.clone()),
-            Dialect::V0 => v0::router(api.clone(), working_dir),
+            ApiDialect::Native => router(api.clone()),
+            ApiDialect::V0 => v0::router(api.clone(), working_dir),
         };
         Self { api, dialect, router: TowerToHyperService::new(router) }
     }
@@ -41,7 +41,7 @@ impl App {
     /// Runs the checks before routing here, around the router. A layer would wrap each route, and every layer costs each
     /// request time.
     pub(crate) async fn respond(&self, request: Request<Incoming>) -> Response {
-        let v0 = self.dialect == Dialect::V0;
+        let v0 = self.dialect == ApiDialect::V0;
         let (path, is_head) = (request.uri().path(), request.method() == Method::HEAD);
         let is_open = path == "/alive" || v0 && path == "/server_info";
         let response = if is_open {

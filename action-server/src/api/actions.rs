@@ -8,7 +8,7 @@ use axum::response::Response;
 use protocol::sandbox_api::ActionRequest;
 
 use super::Api;
-use super::extract::{After, Id, JsonBody, action_request};
+use super::extract::{AfterParameter, IdParameter, JsonBody, action_request};
 use super::framed_response::framed_response;
 use crate::api::error::ApiError;
 use crate::ledger::{ActionRecord, LedgerError, frames};
@@ -29,8 +29,8 @@ use crate::ledger::{ActionRecord, LedgerError, frames};
 ))]
 pub(crate) async fn start(
     State(api): State<Api>,
-    Id(id): Id,
-    After(after): After,
+    IdParameter(id): IdParameter,
+    AfterParameter(after): AfterParameter,
     JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
     let request: ActionRequest = action_request(body)?;
@@ -53,8 +53,8 @@ pub(crate) async fn start(
 ))]
 pub(crate) async fn attach(
     State(api): State<Api>,
-    Id(id): Id,
-    After(after): After,
+    IdParameter(id): IdParameter,
+    AfterParameter(after): AfterParameter,
 ) -> Result<Response, ApiError> {
     let entry = api.executor().ledger.find(id)?;
     Ok(stream(&api, entry, after).await)
@@ -69,7 +69,10 @@ pub(crate) async fn attach(
     ),
     responses((status = 204, description = "It is cancelled"))
 ))]
-pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusCode, ApiError> {
+pub(crate) async fn cancel(
+    State(api): State<Api>,
+    IdParameter(id): IdParameter,
+) -> Result<StatusCode, ApiError> {
     match api.executor().ledger.find(id) {
         Ok(entry) => entry.cancel(),
         Err(LedgerError::Gone(_)) => {}
@@ -87,7 +90,10 @@ pub(crate) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<StatusC
     ),
     responses((status = 204, description = "It is forgotten"))
 ))]
-pub(crate) async fn acknowledge(State(api): State<Api>, Id(id): Id) -> Result<StatusCode, ApiError> {
+pub(crate) async fn acknowledge(
+    State(api): State<Api>,
+    IdParameter(id): IdParameter,
+) -> Result<StatusCode, ApiError> {
     api.executor().ledger.acknowledge(id)?;
     Ok(StatusCode::NO_CONTENT)
 }

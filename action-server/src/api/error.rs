@@ -165,7 +165,7 @@ fn process_status(error: &ProcessError) -> (StatusCode, ErrorCode) {
 
 /// An [`ErrorBody`] with the additional list that V0's clients read.
 #[derive(Serialize)]
-struct Body {
+struct ErrorBodyWithList {
     #[serde(flatten)]
     error: ErrorBody,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -187,7 +187,7 @@ impl IntoResponse for ApiError {
         let errors =
             if status == StatusCode::UNPROCESSABLE_ENTITY { vec![detail.clone()] } else { Vec::new() };
         let extension = Extension(ErrorDetail { detail: detail.clone() });
-        let body = Json(Body { error: ErrorBody { code, detail }, errors });
+        let body = Json(ErrorBodyWithList { error: ErrorBody { code, detail }, errors });
         match self {
             Self::Range(length) => {
                 (status, extension, [(header::CONTENT_RANGE, format!("bytes */{length}"))], body)

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::paced_body::paced;
 use super::{Api, BODY_BYTES};
 use crate::api::error::ApiError;
-use crate::clients::Client;
+use crate::clients::ClientConnection;
 use crate::environment::check_command_environment;
 use crate::timeouts::timeout_from_secs;
 
@@ -26,54 +26,53 @@ use crate::timeouts::timeout_from_secs;
 const MAX_INLINE_PARSE_BYTES: usize = 64 << 10;
 
 /// The `{id}` of a path.
-pub(crate) struct Id<I = ActionId>(pub(super) I);
+pub(crate) struct IdParameter<I = ActionId>(pub(super) I);
 
 /// The `{name}` of a session in a path.
-pub(crate) struct SessionPath(pub(super) SessionName);
+pub(crate) struct SessionParameter(pub(super) SessionName);
 
 /// The `{port}` of a path.
-pub(crate) struct Port(pub(super) u16);
+pub(crate) struct PortParameter(pub(super) u16);
 
-/// The `after` of the query: how much of the output the client has. The default is 0.
-pub(crate) struct After(pub(super) u64);
+/// The `after` of the query: the offset of the output from which the client reads. The default is 0.
+pub(crate) struct AfterParameter(pub(super) u64);
 
-/// The whole body.
+/// A body of JSON.
 pub(crate) struct JsonBody(pub(crate) Value);
 
-impl<I: TryFrom<String, Error = IdError>> FromRequestParts<Api> for Id<I> {
+impl<I: TryFrom<String, Error = IdError>> FromRequestParts<Api> for IdParameter<I> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let path = Path::<String>::from_request_parts(parts, api).await;
-        let Path(id) =
-            path.map_err(|error| ApiError::Parameter { name: "id", problem: error.body_text() })?;
-        Ok(Self(id.try_into()?))
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, ApiError> {
+        Ok(Self(path_parameter::<String>("id", parts).await?.try_into()?))
     }
 }
 
-impl FromRequestParts<Api> for SessionPath {
+impl FromRequestParts<Api> for SessionParameter {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let path = Path::<SessionName>::from_request_parts(parts, api).await;
-        let Path(name) =
-            path.map_err(|error| ApiError::Parameter { name: "name", problem: error.body_text() })?;
-        Ok(Self(name))
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, ApiError> {
+        path_parameter("name", parts).await.map(Self)
     }
 }
 
-impl FromRequestParts<Api> for Port {
+impl FromRequestParts<Api> for PortParameter {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let path = Path::<NonZeroU16>::from_request_parts(parts, api).await;
-        let Path(port) =
-            path.map_err(|error| ApiError::Parameter { name: "port", problem: error.body_text() })?;
-        Ok(Self(port.get()))
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, ApiError> {
+        path_parameter::<NonZeroU16>("port", parts).await.map(|port| Self(port.get()))
     }
 }
 
-impl FromRequestParts<Api> for After {
+async fn path_parameter<T: DeserializeOwned + Send>(
+    name: &'static str,
+    parts: &mut Parts,
+) -> Result<T, ApiError> {
+    let path = Path::from_request_parts(parts, &()).await;
+    path.map(|Path(value)| value).map_err(|error| ApiError::Parameter { name, problem: error.body_text() })
+}
+
+impl FromRequestParts<Api> for AfterParameter {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
@@ -93,7 +92,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let client = request.extensions().get::<Arc<Client>>().map(Arc::clone).unwrap_or_default();
+        let client = request.extensions().get::<Arc<ClientConnection>>().map(Arc::clone).unwrap_or_default();
         let bytes = Bytes::from_request(request.map(paced), state).await.map_err(to_body_error)?;
         client.authenticate();
         let length = bytes.len();

@@ -18,7 +18,6 @@ const MAX_TICKS_WITHOUT_FRAME: u32 = 50;
 
 /// Responds with `frames`. Waits for the first of them until `is_settled`, which means that all or many frames are ready, or a
 /// tick finds some. Writing head, output and result separately would cost more than most commands take.
-/// finds some: head, output and ending each written alone cost more than most commands take.
 pub(super) async fn framed_response(
     ticks: &Ticks,
     is_settled: impl Future<Output = ()>,

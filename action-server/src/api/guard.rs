@@ -15,7 +15,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Api, BODY_BYTES};
 use crate::api::error::ApiError;
-use crate::clients::Client;
+use crate::clients::ClientConnection;
 
 /// Maximum number of concurrent requests: every running action read by a dozen clients, and some more. Each costs tens of
 /// KiB. It is below HTTP/2's maximum number of streams, at which a client would wait without a response.
@@ -38,7 +38,7 @@ pub(crate) async fn guard<F: Future<Output = Response>>(
     if key.is_some_and(|key| !key.is_in(request.headers())) {
         return ApiError::Forbidden.into_response();
     }
-    let client = request.extensions().get::<Arc<Client>>().map(Arc::clone).unwrap_or_default();
+    let client = request.extensions().get::<Arc<ClientConnection>>().map(Arc::clone).unwrap_or_default();
     client.admit();
     if key.is_some() || request.body().is_end_stream() {
         client.authenticate();

@@ -26,7 +26,7 @@ use protocol::SessionName;
 use protocol::sandbox_api::ServerInfo;
 use tokio::sync::Semaphore;
 
-use crate::auth::Key;
+use crate::auth::ServerKey;
 use crate::environment::Environment;
 use crate::execute::Executor;
 use crate::ports::Tunnels;
@@ -39,11 +39,11 @@ pub(crate) const BODY_BYTES: usize = 32 << 20;
 
 /// State of the handlers. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Api(Arc<Shared>);
+pub(crate) struct Api(Arc<ApiState>);
 
 /// Parts of the server that handlers use.
 pub(crate) struct ApiParts {
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<ServerKey>,
     pub(crate) executor: Executor,
     pub(crate) processes: Processes,
     pub(crate) info: ServerInfo,
@@ -52,7 +52,7 @@ pub(crate) struct ApiParts {
     pub(crate) environment: Environment,
 }
 
-struct Shared {
+struct ApiState {
     parts: ApiParts,
     requests: Arc<Semaphore>,
     deletes: Arc<Semaphore>,
@@ -66,11 +66,11 @@ impl Api {
         let deletes = Arc::new(Semaphore::new(guard::MAX_DELETES));
         let file_limits = files::FileLimits::default();
         let ticks = Ticks::default();
-        Self(Arc::new(Shared { parts, requests, deletes, file_limits, ticks }))
+        Self(Arc::new(ApiState { parts, requests, deletes, file_limits, ticks }))
     }
 
     /// Returns the key that requests must contain. `None` if no key is required.
-    pub(crate) fn key(&self) -> Option<&Key> {
+    pub(crate) fn key(&self) -> Option<&ServerKey> {
         self.0.parts.key.as_ref()
     }
 

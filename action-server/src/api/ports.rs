@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
 use super::Api;
-use super::extract::Port;
+use super::extract::PortParameter;
 use super::upgrade::upgrade;
 use crate::api::error::ApiError;
 use crate::ports::{self, TunnelTarget};
@@ -47,7 +47,7 @@ pub(crate) async fn list() -> Result<Json<Vec<ListeningPort>>, ApiError> {
     ),
     responses((status = 200, description = "Whether a process listens", body = PortState))
 ))]
-pub(crate) async fn probe(Port(port): Port, wait: Wait) -> Json<PortState> {
+pub(crate) async fn probe(PortParameter(port): PortParameter, wait: WaitParameter) -> Json<PortState> {
     let deadline = Instant::now() + wait.0;
     loop {
         let listening = ports::is_listening(port);
@@ -59,9 +59,9 @@ pub(crate) async fn probe(Port(port): Port, wait: Wait) -> Json<PortState> {
 }
 
 /// The `wait` of the query.
-pub(crate) struct Wait(Duration);
+pub(crate) struct WaitParameter(Duration);
 
-impl FromRequestParts<Api> for Wait {
+impl FromRequestParts<Api> for WaitParameter {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
@@ -93,7 +93,7 @@ impl FromRequestParts<Api> for Wait {
 ))]
 pub(crate) async fn tunnel_to_port(
     State(api): State<Api>,
-    Port(port): Port,
+    PortParameter(port): PortParameter,
     request: Request,
 ) -> Result<Response, ApiError> {
     tunnel(&api, TunnelTarget::Port(port), request).await

@@ -16,7 +16,7 @@ use protocol::sandbox_api::{ProcessInfo, ProcessRequest, SignalName, SignalReque
 use serde::Deserialize;
 
 use super::Api;
-use super::extract::{Id, JsonBody, deserialize};
+use super::extract::{IdParameter, JsonBody, deserialize};
 use super::framed_response::framed_response;
 use crate::api::error::ApiError;
 use crate::process::{Cursors, Process, ProcessError, frames};
@@ -44,7 +44,7 @@ pub(crate) struct WriteQuery {
     close: bool,
 }
 
-type Parameters<T> = Result<Query<T>, QueryRejection>;
+type QueryResult<T> = Result<Query<T>, QueryRejection>;
 
 /// `GET /v1/processes`.
 #[cfg_attr(test, utoipa::path(
@@ -76,8 +76,8 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Vec<ProcessInfo>> {
 ))]
 pub(crate) async fn start(
     State(api): State<Api>,
-    Id(id): Id<ProcessId>,
-    query: Parameters<ReadQuery>,
+    IdParameter(id): IdParameter<ProcessId>,
+    query: QueryResult<ReadQuery>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, ApiError> {
     let query = parse(query)?;
@@ -100,7 +100,7 @@ pub(crate) async fn start(
 ))]
 pub(crate) async fn info(
     State(api): State<Api>,
-    Id(id): Id<ProcessId>,
+    IdParameter(id): IdParameter<ProcessId>,
 ) -> Result<Json<ProcessInfo>, ApiError> {
     Ok(Json(api.processes().find(id)?.info()))
 }
@@ -120,8 +120,8 @@ pub(crate) async fn info(
 ))]
 pub(crate) async fn output(
     State(api): State<Api>,
-    Id(id): Id<ProcessId>,
-    query: Parameters<ReadQuery>,
+    IdParameter(id): IdParameter<ProcessId>,
+    query: QueryResult<ReadQuery>,
 ) -> Result<Response, ApiError> {
     let query = parse(query)?;
     let process = api.processes().find(id)?;
@@ -142,8 +142,8 @@ pub(crate) async fn output(
 ))]
 pub(crate) async fn stdin(
     State(api): State<Api>,
-    Id(id): Id<ProcessId>,
-    query: Parameters<WriteQuery>,
+    IdParameter(id): IdParameter<ProcessId>,
+    query: QueryResult<WriteQuery>,
     mut body: Body,
 ) -> Result<StatusCode, ApiError> {
     let Query(query) = query.map_err(|error| invalid_parameter("close", &error))?;
@@ -172,7 +172,7 @@ pub(crate) async fn stdin(
 ))]
 pub(crate) async fn signal(
     State(api): State<Api>,
-    Id(id): Id<ProcessId>,
+    IdParameter(id): IdParameter<ProcessId>,
     JsonBody(body): JsonBody,
 ) -> Result<StatusCode, ApiError> {
     let request: SignalRequest = deserialize(body)?;
@@ -192,7 +192,10 @@ pub(crate) async fn signal(
     ),
     responses((status = 204, description = "Its process tree is killed"))
 ))]
-pub(crate) async fn kill(State(api): State<Api>, Id(id): Id<ProcessId>) -> Result<StatusCode, ApiError> {
+pub(crate) async fn kill(
+    State(api): State<Api>,
+    IdParameter(id): IdParameter<ProcessId>,
+) -> Result<StatusCode, ApiError> {
     match api.processes().find(id) {
         Ok(process) => process.kill(),
         Err(ProcessError::Gone(_)) => {}
@@ -212,7 +215,7 @@ pub(crate) async fn kill(State(api): State<Api>, Id(id): Id<ProcessId>) -> Resul
 ))]
 pub(crate) async fn acknowledge(
     State(api): State<Api>,
-    Id(id): Id<ProcessId>,
+    IdParameter(id): IdParameter<ProcessId>,
 ) -> Result<StatusCode, ApiError> {
     api.processes().acknowledge(id)?;
     Ok(StatusCode::NO_CONTENT)
@@ -229,7 +232,7 @@ async fn stream(api: &Api, process: Arc<Process>, query: &ReadQuery, follow: boo
     framed_response(&api.0.ticks, is_settled, || process.is_ready(cursors), frames).await
 }
 
-fn parse(query: Parameters<ReadQuery>) -> Result<ReadQuery, ApiError> {
+fn parse(query: QueryResult<ReadQuery>) -> Result<ReadQuery, ApiError> {
     query.map(|Query(query)| query).map_err(|error| invalid_parameter("stdout, stderr or follow", &error))
 }
 

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use protocol::sandbox_api::SessionInfo;
 
 use super::Api;
-use super::extract::SessionPath;
+use super::extract::SessionParameter;
 use crate::api::error::ApiError;
 
 /// `GET /v1/sessions`.
@@ -30,7 +30,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Vec<SessionInfo>> {
 ))]
 pub(crate) async fn end(
     State(api): State<Api>,
-    SessionPath(name): SessionPath,
+    SessionParameter(name): SessionParameter,
 ) -> Result<StatusCode, ApiError> {
     match api.executor().sessions.end(&name).await {
         true => Ok(StatusCode::NO_CONTENT),

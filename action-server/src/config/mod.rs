@@ -16,8 +16,8 @@ use tracing_subscriber::filter::Targets;
 use parse::EarlyExit;
 
 /// The command to run.
-pub(crate) enum Command {
-    Serve(Role, ServeConfig),
+pub(crate) enum ProgramCommand {
+    Serve(ProcessRole, ServeConfig),
     /// Start again as V0's server, without the key in the environment.
     LaunchV0(LaunchConfig),
     Dial {
@@ -28,7 +28,7 @@ pub(crate) enum Command {
 }
 
 /// The role of this process among those of `serve`.
-pub(crate) enum Role {
+pub(crate) enum ProcessRole {
     /// Starts the supervisor in its own session, and exits.
     Launcher,
     /// Starts the server, outlives it, and kills the processes that it has left.
@@ -39,8 +39,8 @@ pub(crate) enum Role {
 
 /// Configuration of the server.
 pub(crate) struct ServeConfig {
-    pub(crate) dialect: Dialect,
-    pub(crate) address: Address,
+    pub(crate) dialect: ApiDialect,
+    pub(crate) address: ListenAddress,
     pub(crate) working_dir: PathBuf,
     /// The folder that file operations are confined to.
     pub(crate) root: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub(crate) enum LogFormat {
 
 /// The API that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum ApiDialect {
     /// The native API.
     Native,
     /// The API of OpenHands V0.
@@ -82,13 +82,13 @@ pub(crate) struct LaunchConfig {
 
 /// The address to listen on.
 #[derive(Debug, Clone)]
-pub(crate) enum Address {
+pub(crate) enum ListenAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
 
 /// Parses the command line. On `--help` or an error it prints a text and returns the exit code.
-pub(crate) fn from_command_line() -> Result<Command, ExitCode> {
+pub(crate) fn from_command_line() -> Result<ProgramCommand, ExitCode> {
     parse::parse(std::env::args_os().skip(1)).map_err(|exit| match exit {
         // A reader that closes the pipe early is not an error.
         EarlyExit::Help(text) => {

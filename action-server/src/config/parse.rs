@@ -11,7 +11,7 @@ use lexopt::prelude::{Long, Short, Value};
 use nix::unistd::Pid;
 use tracing_subscriber::filter::Targets;
 
-use super::{Address, Command, Dialect, LaunchConfig, LogFormat, Role, ServeConfig};
+use super::{ApiDialect, LaunchConfig, ListenAddress, LogFormat, ProcessRole, ProgramCommand, ServeConfig};
 
 /// Maximum duration, which is far below an overflow of time arithmetic.
 const MAX_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
@@ -51,7 +51,7 @@ fn invalid<T>(problem: impl Into<String>) -> Result<T, ParseError> {
 }
 
 /// Parses `arguments`, which do not contain the program's name.
-pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, EarlyExit> {
+pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ProgramCommand, EarlyExit> {
     let mut parser = Parser::from_args(arguments.into_iter().collect::<Vec<_>>());
     let name = match parser.next() {
         Ok(Some(Short('V') | Long("version"))) => {
@@ -115,15 +115,15 @@ struct CommonOptions {
 }
 
 impl CommonOptions {
-    fn role(&self) -> Role {
+    fn role(&self) -> ProcessRole {
         match self.supervisor {
-            None => Role::Supervisor,
-            Some(pid) => Role::Server { supervisor: Pid::from_raw(pid) },
+            None => ProcessRole::Supervisor,
+            Some(pid) => ProcessRole::Server { supervisor: Pid::from_raw(pid) },
         }
     }
 }
 
-fn serve(parser: &mut Parser) -> Result<Command, ParseError> {
+fn serve(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
     let mut common = CommonOptions::default();
     let (mut socket, mut listen, mut root, mut idle_timeout) = (None, None, None, None);
     let (mut detach, mut is_detached) = (false, false);
@@ -154,13 +154,13 @@ fn serve(parser: &mut Parser) -> Result<Command, ParseError> {
         (None, None) => return invalid("--socket PATH or --listen [ADDR:]PORT is missing"),
         (None, Some(_)) if !common.key_stdin => return invalid("--listen requires --key-stdin"),
         (None, Some(_)) if detach => return invalid("--listen and --detach exclude each other"),
-        (Some(path), None) => Address::Unix(path),
-        (None, Some(address)) => Address::Tcp(address),
+        (Some(path), None) => ListenAddress::Unix(path),
+        (None, Some(address)) => ListenAddress::Tcp(address),
     };
-    let role = if detach && !is_detached { Role::Launcher } else { common.role() };
+    let role = if detach && !is_detached { ProcessRole::Launcher } else { common.role() };
     let Some(working_dir) = common.working_dir else { return invalid("--working-dir DIR is missing") };
     let config = ServeConfig {
-        dialect: Dialect::Native,
+        dialect: ApiDialect::Native,
         address,
         working_dir,
         root,
@@ -171,10 +171,10 @@ fn serve(parser: &mut Parser) -> Result<Command, ParseError> {
         log_format: common.log_format,
         is_detached,
     };
-    Ok(Command::Serve(role, config))
+    Ok(ProgramCommand::Serve(role, config))
 }
 
-fn v0(parser: &mut Parser) -> Result<Command, ParseError> {
+fn v0(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
     let mut common = CommonOptions::default();
     let (mut port, mut host, mut username, mut user_id) = (None, None, None, None);
     let mut without_key = false;
@@ -206,7 +206,7 @@ fn v0(parser: &mut Parser) -> Result<Command, ParseError> {
     let role = common.role();
     let Some(working_dir) = common.working_dir else { return invalid("--working-dir DIR is missing") };
     if !common.key_stdin && !without_key {
-        return Ok(Command::LaunchV0(LaunchConfig { address, working_dir, username, user_id }));
+        return Ok(ProgramCommand::LaunchV0(LaunchConfig { address, working_dir, username, user_id }));
     }
     let no_change_timeout = match (common.no_change_timeout, std::env::var_os(NO_CHANGE_TIMEOUT_VARIABLE)) {
         (Some(given), _) => given,
@@ -214,8 +214,8 @@ fn v0(parser: &mut Parser) -> Result<Command, ParseError> {
         (None, None) => NO_CHANGE_TIMEOUT,
     };
     let config = ServeConfig {
-        dialect: Dialect::V0,
-        address: Address::Tcp(address),
+        dialect: ApiDialect::V0,
+        address: ListenAddress::Tcp(address),
         working_dir,
         root: None,
         has_key: common.key_stdin,
@@ -225,10 +225,10 @@ fn v0(parser: &mut Parser) -> Result<Command, ParseError> {
         log_format: common.log_format,
         is_detached: false,
     };
-    Ok(Command::Serve(role, config))
+    Ok(ProgramCommand::Serve(role, config))
 }
 
-fn dial(parser: &mut Parser) -> Result<Command, ParseError> {
+fn dial(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
     let (mut socket, mut server) = (None, None);
     while let Some(argument) = parser.next()? {
         match argument {
@@ -239,7 +239,7 @@ fn dial(parser: &mut Parser) -> Result<Command, ParseError> {
         }
     }
     let Some(socket) = socket else { return invalid("--socket PATH is missing") };
-    Ok(Command::Dial { socket, server })
+    Ok(ProgramCommand::Dial { socket, server })
 }
 
 /// Description of a valid value, for errors.
@@ -319,7 +319,7 @@ fn seconds(text: &str) -> Result<Duration, Expected> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Command, EarlyExit> {
+    fn parsed(line: &str) -> Result<ProgramCommand, EarlyExit> {
         parse(line.split_whitespace().map(OsString::from))
     }
 
@@ -404,27 +404,30 @@ mod tests {
     fn v0_arguments_are_accepted() {
         let line = "v0 8000 --working-dir /w --plugins agent_skills jupyter vscode --username openhands \
                     --user-id 1000 --browsergym-eval-env a b --no-enable-browser";
-        let Ok(Command::LaunchV0(config)) = parsed(line) else { panic!("not the launcher") };
+        let Ok(ProgramCommand::LaunchV0(config)) = parsed(line) else { panic!("not the launcher") };
         assert_eq!(config.address, SocketAddr::new(LOOPBACK, 8000));
         assert_eq!((config.username.as_deref(), config.user_id), (Some("openhands"), Some(1000)));
-        let Ok(Command::Serve(Role::Server { .. }, config)) =
+        let Ok(ProgramCommand::Serve(ProcessRole::Server { .. }, config)) =
             parsed(&format!("{line} --key-stdin --supervisor 7"))
         else {
             panic!("not the server")
         };
-        assert!(config.has_key && config.dialect == Dialect::V0);
+        assert!(config.has_key && config.dialect == ApiDialect::V0);
     }
 
     #[test]
     fn inserted_arguments_precede_those_of_the_user() {
-        let Ok(Command::Serve(Role::Launcher, _)) = parsed("serve --working-dir / --socket /s --detach --")
+        let Ok(ProgramCommand::Serve(ProcessRole::Launcher, _)) =
+            parsed("serve --working-dir / --socket /s --detach --")
         else {
             panic!("not the launcher")
         };
         let line = "serve --supervisor 7 --detached --working-dir / --socket /s --detach --";
-        let Ok(Command::Serve(Role::Server { .. }, config)) = parsed(line) else { panic!("not the server") };
+        let Ok(ProgramCommand::Serve(ProcessRole::Server { .. }, config)) = parsed(line) else {
+            panic!("not the server")
+        };
         assert!(config.is_detached);
-        let Ok(Command::LaunchV0(_)) = parsed("v0 --working-dir /w --plugins a b -- 8000") else {
+        let Ok(ProgramCommand::LaunchV0(_)) = parsed("v0 --working-dir /w --plugins a b -- 8000") else {
             panic!("the port is not accepted as the last argument")
         };
     }

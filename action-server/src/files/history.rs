@@ -15,12 +15,12 @@ const MAX_SNAPSHOTS: usize = 1024;
 /// Snapshots of all files, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    snapshots: VecDeque<Snapshot>,
+    snapshots: VecDeque<FileSnapshot>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Snapshot {
+struct FileSnapshot {
     file: PathBuf,
     content: Vec<u8>,
 }
@@ -29,7 +29,7 @@ impl History {
     /// Adds the content of `file`. Drops the oldest snapshots if a limit is exceeded.
     pub(super) fn push(&mut self, file: &Path, content: Vec<u8>) {
         self.bytes += content.len();
-        self.snapshots.push_back(Snapshot { file: file.to_owned(), content });
+        self.snapshots.push_back(FileSnapshot { file: file.to_owned(), content });
         let mut of_this = self.indices_of(file);
         if let (Some(oldest), MAX_PER_FILE..) = (of_this.next(), of_this.count()) {
             self.remove(oldest);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::fingerprint::Fingerprints;
 use super::spool::SpoolUsage;
-use super::table::{Lookup, Table};
+use super::table::{Lookup, RecordTable};
 
 /// Types that can be an id.
 pub(crate) trait Id: Eq + Hash + Clone + AsRef<str> {}
@@ -43,12 +43,12 @@ pub(crate) enum Registration<E> {
 /// Records by id. Clones share them.
 #[derive(Debug)]
 pub(crate) struct Registry<I, E> {
-    shared: Arc<Shared<I, E>>,
+    shared: Arc<RegistryState<I, E>>,
 }
 
 #[derive(Debug)]
-struct Shared<I, E> {
-    table: Mutex<Table<I, E>>,
+struct RegistryState<I, E> {
+    table: Mutex<RecordTable<I, E>>,
     /// Notifies the retention task that a record has ended.
     ended: Notify,
     fingerprints: Fingerprints,
@@ -62,8 +62,11 @@ impl<I, E> Clone for Registry<I, E> {
 
 impl<I: Id, E> Default for Registry<I, E> {
     fn default() -> Self {
-        let shared =
-            Shared { table: Mutex::default(), ended: Notify::new(), fingerprints: Fingerprints::default() };
+        let shared = RegistryState {
+            table: Mutex::default(),
+            ended: Notify::new(),
+            fingerprints: Fingerprints::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 }
@@ -127,7 +130,7 @@ impl<I: Id, E> Registry<I, E> {
     }
 
     /// Ignores poisoning: a panic cannot leave the table in a state that is worse than no service.
-    pub(super) fn table(&self) -> MutexGuard<'_, Table<I, E>> {
+    pub(super) fn table(&self) -> MutexGuard<'_, RecordTable<I, E>> {
         self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

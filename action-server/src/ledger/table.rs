@@ -41,7 +41,7 @@ pub(super) enum Lookup<E> {
 }
 
 #[derive(Debug)]
-pub(super) struct Table<I, E> {
+pub(super) struct RecordTable<I, E> {
     /// All records, with the fingerprints of their requests.
     retained: HashMap<I, (Fingerprint, Arc<E>)>,
     /// The ended ones, oldest first.
@@ -61,7 +61,7 @@ struct EndedRecord<I> {
     usage: SpoolUsage,
 }
 
-impl<I, E> Default for Table<I, E> {
+impl<I, E> Default for RecordTable<I, E> {
     fn default() -> Self {
         Self {
             retained: HashMap::new(),
@@ -73,7 +73,7 @@ impl<I, E> Default for Table<I, E> {
     }
 }
 
-impl<I: Eq + Hash, E> Table<I, E> {
+impl<I: Eq + Hash, E> RecordTable<I, E> {
     /// Returns the state of an id. `fingerprint` is the fingerprint of the id.
     pub(super) fn look_up(&self, id: &I, fingerprint: Fingerprint) -> Lookup<E> {
         match self.retained.get(id) {

@@ -16,7 +16,7 @@ use crate::embedded_text::inflate;
 /// Makes the test write the document instead.
 const WRITE: &str = "GLOVEBOX_WRITE_OPENAPI";
 
-/// What V0's clients send.
+/// An action event as V0's clients send it.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct Event {
@@ -33,8 +33,8 @@ pub(crate) struct Bytes(Vec<u8>);
 #[openapi(
     info(
         title = "Glovebox action server",
-        description = "Shells, files, processes and ports of one sandbox. A refusal is an ErrorBody. What is \
-                       neither JSON nor a file's bytes is told in protocol::sandbox_api.",
+        description = "Shells, files, processes and ports of one sandbox. The body of an error is an ErrorBody. \
+                       protocol::sandbox_api describes the formats other than JSON and file contents.",
     ),
     paths(
         super::openapi,
@@ -67,41 +67,42 @@ pub(crate) struct Bytes(Vec<u8>);
 )]
 struct Document;
 
-/// With what is the same for every operation: its refusals, and a name that no other has.
+/// Generates the document, and adds the error response and a unique id to every operation.
 fn document() -> Value {
-    let mut whole = Document::openapi();
-    whole.merge(files::Document::openapi());
-    let mut document = serde_json::to_value(whole).unwrap();
+    let mut openapi = Document::openapi();
+    openapi.merge(files::Document::openapi());
+    let mut document = serde_json::to_value(openapi).unwrap();
     document["components"]["securitySchemes"] =
         json!({"key": {"type": "apiKey", "in": "header", "name": KEY_HEADER}});
     let schema = json!({"$ref": "#/components/schemas/ErrorBody"});
-    let refusal = json!({"description": "A refusal", "content": {"application/json": {"schema": schema}}});
+    let error_response =
+        json!({"description": "An error", "content": {"application/json": {"schema": schema}}});
     for (path, operations) in document["paths"].as_object_mut().unwrap() {
         for (method, operation) in operations.as_object_mut().unwrap() {
             operation["operationId"] = format!("{method} {path}").into();
             operation.as_object_mut().unwrap().retain(|key, value| match key.as_str() {
-                // Handlers begin with their route.
+                // Summaries of handlers start with their route.
                 "summary" => !value.as_str().unwrap().starts_with('`'),
                 "tags" => false,
                 _ => true,
             });
-            operation.get_mut("parameters").into_iter().for_each(leave_out_instead_of_null);
+            operation.get_mut("parameters").into_iter().for_each(remove_null_types);
             if path != "/alive" {
-                operation["responses"]["default"] = refusal.clone();
+                operation["responses"]["default"] = error_response.clone();
             }
         }
     }
     for schema in document["components"]["schemas"].as_object_mut().unwrap().values_mut() {
         if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut) {
-            // What hosts make of a newer server's words.
+            // Only used by hosts, for values of newer servers.
             values.retain(|value| value != "unknown");
         }
     }
     document
 }
 
-/// A parameter that may be missing is no `null`, which the query and the head do not have.
-fn leave_out_instead_of_null(parameters: &mut Value) {
+/// Optional parameters cannot be `null`, because queries and headers have no such value.
+fn remove_null_types(parameters: &mut Value) {
     for parameter in parameters.as_array_mut().unwrap() {
         if let Some(types) = parameter.pointer_mut("/schema/type").filter(|types| types.is_array()) {
             *types = types[0].clone();

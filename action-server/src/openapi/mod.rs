@@ -1,6 +1,6 @@
-//! `GET /v1/openapi.json`: the native API in OpenAPI's words.
+//! `GET /v1/openapi.json`: the OpenAPI document of the native API.
 //!
-//! `openapi.json` is made from the handlers and the wire's types by a test; the program holds it compressed.
+//! A test generates `openapi.json` from the handlers and the protocol's types. The program contains it compressed.
 
 #[cfg(test)]
 mod document;

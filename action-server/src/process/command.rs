@@ -48,7 +48,7 @@ pub(super) fn prepare(
 ) -> Result<PreparedCommand, ProcessError> {
     let (name, arguments) = match request.argv.as_slice() {
         [name, arguments @ ..] if !name.is_empty() => (name, arguments),
-        _ => return Err(ProcessError::invalid("argv", "no program is given")),
+        _ => return Err(ProcessError::invalid("argv", "a program is missing")),
     };
     if request.argv.iter().any(|argument| argument.contains('\0')) {
         return Err(ProcessError::invalid("argv", "an argument contains a NUL byte"));

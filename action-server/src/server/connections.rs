@@ -16,10 +16,10 @@ use tokio_util::task::TaskTracker;
 use super::Activity;
 use super::http;
 use super::lingering::Lingering;
-use super::listener::Listener;
+use super::listener::ServerListener;
 use super::request_log::respond_logged;
 use super::stream::SocketStream;
-use crate::clients::{Client, MAX_UNAUTHENTICATED, UnauthenticatedConnections};
+use crate::clients::{ClientConnection, MAX_UNAUTHENTICATED, UnauthenticatedConnections};
 use crate::routes::App;
 
 /// Maximum number of connections. A host opens one or two; a client of HTTP/1.1 opens one per request. More wait in the
@@ -31,7 +31,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Never completes; dropping the future stops accepting. Connections are tasks in `tasks`, which end after `stop`.
 pub(super) async fn accept(
-    listener: &Listener,
+    listener: &ServerListener,
     app: App,
     tasks: &TaskTracker,
     stop: &CancellationToken,
@@ -62,7 +62,7 @@ pub(super) async fn accept(
 async fn serve(
     stream: SocketStream,
     app: App,
-    client: Arc<Client>,
+    client: Arc<ClientConnection>,
     requests: TaskTracker,
     stop: CancellationToken,
 ) {

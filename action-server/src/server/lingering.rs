@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::clients::Client;
+use crate::clients::ClientConnection;
 
 /// Maximum time and number of bytes to drain. Enough for a client that reads responses while it sends; another could send
 /// forever.
@@ -24,7 +24,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// A stream that reads and drops input after its write side was shut down.
 pub(super) struct Lingering<S> {
     stream: S,
-    client: Arc<Client>,
+    client: Arc<ClientConnection>,
     drain: Option<Drain>,
 }
 
@@ -34,7 +34,7 @@ struct Drain {
 }
 
 impl<S> Lingering<S> {
-    pub(super) fn new(stream: S, client: Arc<Client>) -> Self {
+    pub(super) fn new(stream: S, client: Arc<ClientConnection>) -> Self {
         Self { stream, client, drain: None }
     }
 }

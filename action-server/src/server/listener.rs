@@ -17,7 +17,7 @@ use nix::sys::stat::{Mode, umask};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::stream::SocketStream;
-use crate::config::Address;
+use crate::config::ListenAddress;
 
 /// How long to wait for a server that is shutting down, which takes less time.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A listening socket.
-pub(super) enum Listener {
+pub(super) enum ServerListener {
     Unix { listener: UnixListener, _file: SocketFile },
     Tcp(TcpListener),
 }
@@ -41,8 +41,8 @@ pub(super) struct InheritedSocket {
 
 impl InheritedSocket {
     /// Takes the socket that the supervisor has passed as standard output. Must be called before that is released.
-    pub(super) fn from_stdout(address: &Address) -> anyhow::Result<Option<Self>> {
-        let Address::Unix(path) = address else { return Ok(None) };
+    pub(super) fn from_stdout(address: &ListenAddress) -> anyhow::Result<Option<Self>> {
+        let ListenAddress::Unix(path) = address else { return Ok(None) };
         let file = SocketFile::open(path)?;
         let socket =
             io::stdout().as_fd().try_clone_to_owned().context("cannot take the supervisor's socket")?;
@@ -56,19 +56,21 @@ pub(super) struct SocketFile {
     identity: (u64, u64),
 }
 
-impl Listener {
+impl ServerListener {
     /// Opens a TCP socket, or takes the unix socket of the supervisor.
-    pub(super) fn open(address: &Address, inherited: Option<InheritedSocket>) -> anyhow::Result<Self> {
+    pub(super) fn open(address: &ListenAddress, inherited: Option<InheritedSocket>) -> anyhow::Result<Self> {
         match (address, inherited) {
-            (Address::Tcp(address), _) => {
+            (ListenAddress::Tcp(address), _) => {
                 bind_tcp(*address).map(Self::Tcp).with_context(|| format!("cannot listen on {address}"))
             }
-            (Address::Unix(_), Some(InheritedSocket { listener, file })) => {
+            (ListenAddress::Unix(_), Some(InheritedSocket { listener, file })) => {
                 let listener =
                     UnixListener::from_std(listener).context("cannot use the supervisor's socket")?;
                 Ok(Self::Unix { listener, _file: file })
             }
-            (Address::Unix(path), None) => bail!("the supervisor does not listen on {}", path.display()),
+            (ListenAddress::Unix(path), None) => {
+                bail!("the supervisor does not listen on {}", path.display())
+            }
         }
     }
 

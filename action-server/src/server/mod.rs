@@ -23,12 +23,12 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub(crate) use listener::bind_unix;
-use listener::{InheritedSocket, Listener};
+use listener::{InheritedSocket, ServerListener};
 
 use crate::activity::Activity;
 use crate::api::{Api, ApiParts, info};
-use crate::auth::Key;
-use crate::config::{Dialect, ServeConfig};
+use crate::auth::ServerKey;
+use crate::config::{ApiDialect, ServeConfig};
 use crate::environment::Environment;
 use crate::execute::Executor;
 use crate::files::Files;
@@ -56,7 +56,7 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
     harden(supervisor)?;
     logging::start(config.log_level.clone(), config.log_format);
     let inherited = InheritedSocket::from_stdout(&config.address)?;
-    let key = config.has_key.then(Key::from_stdin).transpose()?;
+    let key = config.has_key.then(ServerKey::from_stdin).transpose()?;
     stdio::release_stdin_and_stdout()?;
     let working_dir = working_dir(&config)?;
     let files = Files::confined(config.root.as_deref(), &working_dir)?;
@@ -92,7 +92,7 @@ fn harden(supervisor: Pid) -> anyhow::Result<()> {
 
 fn working_dir(config: &ServeConfig) -> anyhow::Result<PathBuf> {
     let given = &config.working_dir;
-    if config.dialect == Dialect::V0 {
+    if config.dialect == ApiDialect::V0 {
         // As V0's server does. If it fails, opening the folder fails too.
         _ = std::fs::create_dir_all(given);
     }
@@ -110,7 +110,7 @@ async fn serve(
     inherited: Option<InheritedSocket>,
     working_dir: PathBuf,
     files: Files,
-    key: Option<Key>,
+    key: Option<ServerKey>,
 ) -> anyhow::Result<()> {
     // Before the socket is created, which an unhandled signal would leave behind.
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
@@ -119,7 +119,7 @@ async fn serve(
     // Commands still receive the signal with its default action.
     let _file_too_large =
         signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("cannot handle SIGXFSZ")?;
-    let listener = Listener::open(&config.address, inherited)?;
+    let listener = ServerListener::open(&config.address, inherited)?;
     if config.is_detached {
         // Its end signals to the launcher that the socket listens.
         stdio::release_stderr()?;

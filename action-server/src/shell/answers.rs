@@ -7,7 +7,7 @@ use protocol::action::RunAction;
 use protocol::observation::{CommandMetadata, Observation, RunObservation};
 
 use super::facts::MachineInfo;
-use super::output::Folded;
+use super::output::FoldedText;
 
 /// V0's maximum for the output in one observation.
 pub(crate) const SHOWN_CHARS: usize = 30_000;
@@ -16,7 +16,7 @@ pub(crate) const SHOWN_CHARS: usize = 30_000;
 const HIDDEN_CHARS: usize = 1024 * 1024;
 
 const OMISSION: &str = "\n[... Observation truncated due to length ...]\n";
-const OUT_OF_MEMORY: &str = "\n[Out of memory: the kernel killed what took too much of it.]";
+const OUT_OF_MEMORY: &str = "\n[Out of memory: the kernel killed a process that used too much.]";
 /// V0's texts, which its clients parse.
 const TRUNCATED: &str = "[Previous command outputs are truncated.]\n";
 const MORE_OUTPUT: &str = "[Below is the output of the previous command.]\n";
@@ -78,7 +78,7 @@ impl CommandOutcome {
 #[derive(Debug)]
 pub(super) struct CommandReport<'a> {
     pub(super) ending: &'a CommandOutcome,
-    pub(super) folded: Folded,
+    pub(super) folded: FoldedText,
     /// The first observation of the command. V0 marks later ones.
     pub(super) first: bool,
     /// The foreground process group of a command that continues.
@@ -128,7 +128,7 @@ pub(super) fn nothing_runs(action: &RunAction, facts: &MachineInfo, working_dir:
 pub(super) fn never_begun(action: &RunAction, facts: &MachineInfo, working_dir: &Path) -> Observation {
     let answer_of = CommandReport {
         ending: &CommandOutcome::NotStarted,
-        folded: Folded::default(),
+        folded: FoldedText::default(),
         first: true,
         running: None,
         working_dir,
@@ -155,8 +155,8 @@ fn about(facts: &MachineInfo) -> CommandMetadata {
 }
 
 /// Returns the text without trailing whitespace.
-pub(crate) fn content(folded: Folded) -> String {
-    let Folded { mut head, tail, dropped } = folded;
+pub(crate) fn content(folded: FoldedText) -> String {
+    let FoldedText { mut head, tail, dropped } = folded;
     if dropped > 0 {
         head += OMISSION;
     }
@@ -170,7 +170,7 @@ fn suffix(action: &RunAction, answer: &CommandReport<'_>) -> String {
     match answer.ending {
         CommandOutcome::Completed { status } => completed(*status, action),
         CommandOutcome::ShellEnded { status } => format!(
-            "{}\n[It ended the shell. The next command gets a new one, without what was set in this one.]",
+            "{}\n[It ended the shell. The next command gets a new shell, without the state of this one.]",
             completed(*status, action)
         ),
         CommandOutcome::TimedOut { after } => {
@@ -189,16 +189,16 @@ fn suffix(action: &RunAction, answer: &CommandReport<'_>) -> String {
         CommandOutcome::NotStarted => "\n[The command was cancelled before it started.]".to_owned(),
         CommandOutcome::Cancelled { shell_lost } => {
             let lost = if *shell_lost {
-                " The shell did not let go and was killed too; the next command gets a new one."
+                " The shell did not respond and was killed too. The next command gets a new one."
             } else {
                 ""
             };
-            format!("\n[The command was cancelled and killed with everything it started.{lost}]")
+            format!("\n[The command was cancelled, and all its processes were killed.{lost}]")
         }
     }
 }
 
-const STILL_RUNNING: &str = "It goes on running: send an empty command to see more of its output, is_input to type to it, \
+const STILL_RUNNING: &str = "It continues to run: send an empty command to see more of its output, is_input to type to it, \
                              or the keys C-c, C-z or C-d.]";
 
 fn completed(status: i32, action: &RunAction) -> String {

@@ -1,9 +1,9 @@
-//! The socket between the server and one shell: commands one way, reports of their end the other.
+//! The socket between the server and one shell: commands in one direction, reports of their completion in the other.
 //!
-//! The kernel states for each report which process wrote it, and what is not the shell's own process is dropped. So nothing
-//! that a command starts can complete it, whatever it prints, reads or inherits. Only the shell and its forks hold its end: it
-//! does not survive `exec`, and a socket cannot be opened through `/proc`. Therefore no other program can read a command, or
-//! what is lent to it, from here either; the shell code of a subshell that is left in the background can.
+//! The kernel attaches the sender's process id to each report, and reports of other processes than the shell are dropped. So no
+//! process of a command can complete it, whatever it prints, reads or inherits. Only the shell and its forks have the shell's
+//! end: it is closed by `exec`, and a socket cannot be opened through `/proc`. Therefore no other program can read a command or
+//! its injected variables here. The shell code of a background subshell can.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -22,7 +22,7 @@ const MAX_REPORT_BYTES: usize = 8 * 1024;
 
 /// A report of the shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct ShellReport {
     /// The shell waits for the next command. Otherwise it first shows its prompt.
     pub(super) is_ready: bool,
     /// The number of this report or, if it is not *ready*, of the last *ready*.
@@ -109,7 +109,7 @@ impl Channel {
     }
 
     /// Waits for a report, and sends the rest of a command meanwhile. `None` once the shell has closed its end. Cancel-safe.
-    pub(super) async fn receive(&mut self) -> Option<Report> {
+    pub(super) async fn receive(&mut self) -> Option<ShellReport> {
         loop {
             if let Some(report) = self.receive_now() {
                 return Some(report);
@@ -129,7 +129,7 @@ impl Channel {
     }
 
     /// Returns a report that has already arrived.
-    pub(super) fn receive_now(&mut self) -> Option<Report> {
+    pub(super) fn receive_now(&mut self) -> Option<ShellReport> {
         loop {
             if let Some(end) = self.received.iter().position(|&byte| byte == 0) {
                 let report = parse(&self.received[..end]);
@@ -182,7 +182,7 @@ impl Channel {
 }
 
 /// Parses `KIND;TURN;ENDED;STATUS;PATH`. The path is last, because it may contain anything but a NUL byte.
-fn parse(report: &[u8]) -> Option<Report> {
+fn parse(report: &[u8]) -> Option<ShellReport> {
     let mut fields = report.splitn(5, |&byte| byte == b';');
     let is_ready = match fields.next()? {
         b"R" => true,
@@ -193,7 +193,7 @@ fn parse(report: &[u8]) -> Option<Report> {
     let turn = field()?.parse().ok()?;
     let ended = field()?.parse().ok();
     let status = field()?.parse().ok()?;
-    Some(Report { is_ready, turn, ended, status, working_dir: fields.next()?.to_vec() })
+    Some(ShellReport { is_ready, turn, ended, status, working_dir: fields.next()?.to_vec() })
 }
 
 #[cfg(test)]
@@ -216,7 +216,7 @@ mod tests {
             end.write_all(part.as_bytes()).unwrap();
         }
         let report = |is_ready, turn, ended, status, path: &str| {
-            Some(Report { is_ready, turn, ended, status, working_dir: path.into() })
+            Some(ShellReport { is_ready, turn, ended, status, working_dir: path.into() })
         };
         assert_eq!(channel.receive().await, report(false, 12, Some(12), 130, "/a;b\nc"));
         assert_eq!(channel.receive().await, report(true, 13, None, 0, "/"));

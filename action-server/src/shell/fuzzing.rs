@@ -1,6 +1,6 @@
 //! Entry points of fuzz targets for the pure modules.
 
-use super::marks::{MarkReader, Piece};
+use super::marks::{MarkPiece, MarkReader};
 use super::output::OutputFold;
 
 /// Returns the output before each mark, and the mark.
@@ -11,8 +11,8 @@ pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<
         reader.feed(chunk, |piece| {
             let Some(last) = pieces.last_mut() else { return };
             match piece {
-                Piece::Output(bytes) => last.0.extend_from_slice(bytes),
-                Piece::Mark(body) => {
+                MarkPiece::Output(bytes) => last.0.extend_from_slice(bytes),
+                MarkPiece::Mark(body) => {
                     last.1 = body.to_vec();
                     pieces.push((Vec::new(), Vec::new()));
                 }
@@ -26,6 +26,6 @@ pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<
 pub(crate) fn fold<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut fold = OutputFold::new(500);
     chunks.into_iter().for_each(|chunk| fold.feed(chunk));
-    let folded = fold.take();
+    let folded = fold.take_text();
     folded.head + &folded.tail
 }

@@ -13,7 +13,7 @@ const BELL: u8 = 0x07;
 
 /// A part of the terminal's output.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
+pub(super) enum MarkPiece<'a> {
     /// Output.
     Output(&'a [u8]),
     /// A mark with this body: empty at a prompt, the command's turn at its end.
@@ -41,7 +41,7 @@ impl MarkReader {
     }
 
     /// Processes output. Output that may be the start of a mark is held back until more arrives.
-    pub(super) fn feed(&mut self, bytes: &[u8], mut sink: impl FnMut(Piece<'_>)) {
+    pub(super) fn feed(&mut self, bytes: &[u8], mut sink: impl FnMut(MarkPiece<'_>)) {
         let mut rest = bytes;
         while !rest.is_empty() {
             rest = match self.partial.is_empty() {
@@ -56,22 +56,22 @@ impl MarkReader {
         self.partial.clear();
     }
 
-    fn skip_to_escape<'a>(&mut self, rest: &'a [u8], sink: &mut impl FnMut(Piece<'_>)) -> &'a [u8] {
+    fn skip_to_escape<'a>(&mut self, rest: &'a [u8], sink: &mut impl FnMut(MarkPiece<'_>)) -> &'a [u8] {
         let escape = memchr::memchr(self.opening[0], rest);
         let (output, rest) = rest.split_at(escape.unwrap_or(rest.len()));
         if !output.is_empty() {
-            sink(Piece::Output(output));
+            sink(MarkPiece::Output(output));
         }
         let (escape, rest) = rest.split_at(rest.len().min(1));
         self.partial.extend_from_slice(escape);
         rest
     }
 
-    fn read_mark<'a>(&mut self, rest: &'a [u8], sink: &mut impl FnMut(Piece<'_>)) -> &'a [u8] {
+    fn read_mark<'a>(&mut self, rest: &'a [u8], sink: &mut impl FnMut(MarkPiece<'_>)) -> &'a [u8] {
         let next = rest[0];
         let body = self.partial.get(self.opening.len()..);
         match (body, self.opening.get(self.partial.len())) {
-            (Some(body), None) if next == BELL => sink(Piece::Mark(body)),
+            (Some(body), None) if next == BELL => sink(MarkPiece::Mark(body)),
             (Some(body), None) if body.len() < MAX_BODY_BYTES && next.is_ascii_alphanumeric() => {
                 self.partial.push(next);
                 return &rest[1..];
@@ -82,7 +82,7 @@ impl MarkReader {
             }
             // The current byte may start another mark.
             _ => {
-                sink(Piece::Output(&self.partial));
+                sink(MarkPiece::Output(&self.partial));
                 self.partial.clear();
                 return rest;
             }
@@ -104,8 +104,8 @@ mod tests {
         let mut pieces = vec![(Vec::new(), None)];
         for chunk in chunks {
             reader.feed(chunk, |piece| match piece {
-                Piece::Output(bytes) => pieces.last_mut().unwrap().0.extend_from_slice(bytes),
-                Piece::Mark(body) => {
+                MarkPiece::Output(bytes) => pieces.last_mut().unwrap().0.extend_from_slice(bytes),
+                MarkPiece::Mark(body) => {
                     pieces.last_mut().unwrap().1 = Some(body.to_vec());
                     pieces.push((Vec::new(), None));
                 }

@@ -54,7 +54,7 @@ pub(crate) use terminal::{MAX_TERMINALS, Terminal, TerminalError, TerminalProgra
 use crate::environment::Environment;
 use facts::MachineInfo;
 use program::ShellProgram;
-use session::{Request, Session, SharedState};
+use session::{Session, SharedState, ShellRequest};
 use start_error::StartError;
 
 /// Configuration of a shell.
@@ -72,13 +72,13 @@ pub(crate) struct ShellConfig {
 
 /// A handle to a shell. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Shell(Arc<Handle>);
+pub(crate) struct Shell(Arc<ShellState>);
 
-struct Handle {
+struct ShellState {
     config: Arc<ShellConfig>,
     program: ShellProgram,
     facts: MachineInfo,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ShellRequest>,
     /// One action at a time. A caller that waits holds its own action, so the queue uses no memory here, and a cancelled action
     /// leaves it immediately.
     turn: Arc<Semaphore>,
@@ -122,7 +122,7 @@ impl Shell {
         let tasks = TaskTracker::new();
         tasks.spawn(session.serve(inbox));
         let turn = Arc::new(Semaphore::new(1));
-        let handle = Handle { config, program, facts, requests, turn, working_dir, running, stop, tasks };
+        let handle = ShellState { config, program, facts, requests, turn, working_dir, running, stop, tasks };
         Self(Arc::new(handle))
     }
 
@@ -160,7 +160,7 @@ impl Shell {
             () = self.0.stop.cancelled() => return Err(StartError::Stopped),
         };
         let (reply, observation) = oneshot::channel();
-        let request = Request { action, environment, timeout, output, cancel, reply, turn };
+        let request = ShellRequest { action, environment, timeout, output, cancel, reply, turn };
         self.0.requests.send(request).await.map_err(|_| StartError::Stopped)?;
         observation.await.map_err(|_| StartError::Stopped)
     }

@@ -14,7 +14,7 @@ mod text_buffer;
 use vte::{Params, Parser, Perform};
 
 use screen::AlternateScreen;
-pub(crate) use text_buffer::Folded;
+pub(crate) use text_buffer::FoldedText;
 use text_buffer::TextBuffer;
 
 /// Maximum number of characters of a line that can be overwritten. Progress bars are shorter. The start of a longer line is final,
@@ -128,12 +128,12 @@ impl OutputFold {
 
     /// Returns the text since the last call. An incomplete escape sequence or character is continued; an incomplete line cannot be
     /// redrawn any more.
-    pub(crate) fn take(&mut self) -> Folded {
+    pub(crate) fn take_text(&mut self) -> FoldedText {
         self.line.settle();
         if let Some(screen) = &self.screen {
             self.line.put_screen(screen);
         }
-        self.line.kept.take()
+        self.line.kept.take_text()
     }
 }
 
@@ -297,10 +297,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn fold<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Folded {
+    fn fold<'a>(limit: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> FoldedText {
         let mut fold = OutputFold::new(limit);
         chunks.into_iter().for_each(|chunk| fold.feed(chunk));
-        fold.take()
+        fold.take_text()
     }
 
     fn text(bytes: &[u8]) -> String {
@@ -320,9 +320,9 @@ mod tests {
         assert_eq!(text(b"\x1b[?47h\x1b[5;1Hnow"), "\n\n\n\nnow\n");
         let mut fold = OutputFold::new(1000);
         fold.feed(b"\x1b[?1049hfirst");
-        assert_eq!(fold.take().head, "first\n");
+        assert_eq!(fold.take_text().head, "first\n");
         fold.feed(b"\rthen, second\x1b[?1049l\x1b[?1049lend");
-        assert_eq!(fold.take().head, "then, second\nend");
+        assert_eq!(fold.take_text().head, "then, second\nend");
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn head_and_tail_are_kept_and_the_rest_is_counted() {
         let folded = fold(6, [b"0123456789\n".as_slice()]);
-        assert_eq!(folded, Folded { head: "012".into(), tail: "89\n".into(), dropped: 5 });
+        assert_eq!(folded, FoldedText { head: "012".into(), tail: "89\n".into(), dropped: 5 });
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
         }
         assert!(fold.line.text.capacity() <= 2 * MAX_LINE_CHARS);
         assert!(fold.line.kept.capacity() <= 2 * (2 * 15_000 + MAX_LINE_CHARS));
-        let folded = fold.take();
+        let folded = fold.take_text();
         assert_eq!(folded.head.len() as u64 + folded.tail.len() as u64 + folded.dropped, 160 * 64 * 1024);
     }
 
@@ -376,11 +376,11 @@ mod tests {
     fn text_is_returned_only_once() {
         let mut fold = OutputFold::new(100);
         fold.feed(b"50%");
-        assert_eq!(fold.take().head, "50%");
+        assert_eq!(fold.take_text().head, "50%");
         fold.feed(b"\r60%\x1b[");
-        assert_eq!(fold.take().head, "60%");
+        assert_eq!(fold.take_text().head, "60%");
         fold.feed(b"31m!\n");
-        assert_eq!(fold.take().head, "!\n");
+        assert_eq!(fold.take_text().head, "!\n");
     }
 
     fn terminal_bytes() -> impl Strategy<Value = Vec<u8>> {

@@ -16,7 +16,7 @@ pub(crate) enum ShellKind {
 
 /// Differences between shells that matter to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum ShellDialect {
     /// Started with `--noediting`: the kernel edits the line.
     Bash,
     /// The kernel edits the line. Descriptor numbers have one digit.
@@ -30,7 +30,7 @@ pub(super) enum Dialect {
 pub(super) struct ShellProgram {
     pub(super) path: PathBuf,
     pub(super) arguments: Vec<OsString>,
-    pub(super) dialect: Dialect,
+    pub(super) dialect: ShellDialect,
 }
 
 impl ShellProgram {
@@ -51,19 +51,19 @@ impl ShellProgram {
             return Self {
                 path: target,
                 arguments: arguments.map(Into::into).to_vec(),
-                dialect: Dialect::Bash,
+                dialect: ShellDialect::Bash,
             };
         }
         let is_busybox =
             target.file_name().is_some_and(|file| file.as_encoded_bytes().starts_with(b"busybox"));
         if !is_busybox {
-            return Self { path, arguments: vec!["-i".into()], dialect: Dialect::Dash };
+            return Self { path, arguments: vec!["-i".into()], dialect: ShellDialect::Dash };
         }
         let mut arguments = vec!["-i".into()];
         if !named(&path, "sh") && !named(&path, "ash") {
             arguments.insert(0, "ash".into());
         }
-        Self { path, arguments, dialect: Dialect::Ash }
+        Self { path, arguments, dialect: ShellDialect::Ash }
     }
 
     /// Returns the arguments for an interactive terminal, or for a single command in one.
@@ -76,8 +76,8 @@ impl ShellProgram {
 
     pub(super) fn kind(&self) -> ShellKind {
         match self.dialect {
-            Dialect::Bash => ShellKind::Bash,
-            Dialect::Dash | Dialect::Ash => ShellKind::Posix,
+            ShellDialect::Bash => ShellKind::Bash,
+            ShellDialect::Dash | ShellDialect::Ash => ShellKind::Posix,
         }
     }
 }

@@ -30,7 +30,7 @@
 
 use super::command_variables::CommandVariables;
 use super::marks;
-use super::program::Dialect;
+use super::program::ShellDialect;
 
 /// Number of commands between two prompts. Each makes the script longer, and the shell parses all of it.
 const COMMANDS: usize = 16;
@@ -49,10 +49,10 @@ exec 251<&252 252<&-";
 
 /// Returns the descriptor of the shell's end of the channel. dash only supports one digit. The others use a number that scripts do
 /// not use.
-pub(super) fn channel_descriptor(dialect: Dialect) -> i32 {
+pub(super) fn channel_descriptor(dialect: ShellDialect) -> i32 {
     match dialect {
-        Dialect::Dash => 9,
-        Dialect::Bash | Dialect::Ash => 251,
+        ShellDialect::Dash => 9,
+        ShellDialect::Bash | ShellDialect::Ash => 251,
     }
 }
 
@@ -62,18 +62,20 @@ pub(super) fn prompt_variable(name: &str) -> String {
 }
 
 /// Returns the script. `name` is the name of the session's [marks](marks::mark).
-pub(super) fn script(dialect: Dialect, name: &str) -> String {
+pub(super) fn script(dialect: ShellDialect, name: &str) -> String {
     let channel = channel_descriptor(dialect);
     let prompt = prompt_variable(name);
     let (start, builtin) = match dialect {
-        Dialect::Bash => (START_BASH, "builtin "),
-        Dialect::Dash => (":", ""),
-        Dialect::Ash => ("set -o ignoreeof", ""),
+        ShellDialect::Bash => (START_BASH, "builtin "),
+        ShellDialect::Dash => (":", ""),
+        ShellDialect::Ash => ("set -o ignoreeof", ""),
     };
     // bash need not make the channel its standard input for `-u`, and its programs do not inherit it.
     let (from, to, closed) = match dialect {
-        Dialect::Bash => (format!("-u {channel} "), String::new(), String::new()),
-        Dialect::Dash | Dialect::Ash => (String::new(), format!(" <&{channel}"), format!(" {channel}>&-")),
+        ShellDialect::Bash => (format!("-u {channel} "), String::new(), String::new()),
+        ShellDialect::Dash | ShellDialect::Ash => {
+            (String::new(), format!(" <&{channel}"), format!(" {channel}>&-"))
+        }
     };
     let functions = format!(
         r#"__glovebox_return() {{ return "$__glovebox_status"; }}
@@ -161,12 +163,12 @@ __glovebox_next "$__glovebox_status" ''||\return 0
 
 /// A command in the format that the script reads: its variables and its text.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(super) struct CommandScript {
     assignments: String,
     command: String,
 }
 
-impl Frame {
+impl CommandScript {
     /// Creates a frame. NUL bytes are removed from the command, because a shell's text cannot contain any.
     pub(super) fn new(command: &str, variables: CommandVariables<'_>) -> Self {
         Self { assignments: variables.assignments(), command: command.replace('\0', "") }

@@ -24,7 +24,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::Command;
 
-use super::program::Dialect;
+use super::program::ShellDialect;
 
 nix::ioctl_write_ptr_bad!(set_window_size, libc::TIOCSWINSZ, Winsize);
 nix::ioctl_write_int_bad!(take_terminal, libc::TIOCSCTTY);
@@ -58,11 +58,11 @@ impl Pty {
     ///
     /// # Errors
     /// No `/dev/ptmx`, no devpts mounted, or no terminal left.
-    pub(super) fn open(dialect: Dialect) -> io::Result<Self> {
+    pub(super) fn open(dialect: ShellDialect) -> io::Result<Self> {
         Self::set_up(WINDOW, &|settings| {
             settings.output_flags.remove(OutputFlags::OPOST);
             settings.input_flags.remove(InputFlags::IXON);
-            settings.local_flags.set(LocalFlags::ECHO, dialect == Dialect::Ash);
+            settings.local_flags.set(LocalFlags::ECHO, dialect == ShellDialect::Ash);
         })
     }
 

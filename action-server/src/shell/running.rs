@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 
 use super::answers::CommandOutcome;
 use super::baseline::Baseline;
-use super::output::{Folded, OutputFold};
+use super::output::{FoldedText, OutputFold};
 
 /// Maximum raw output that is kept for the next action while no action is attached. Only for display: the observation does not
 /// depend on it.
 const MAX_UNSENT_BYTES: usize = 64 * 1024;
 
 /// Receives raw output, if an action is attached.
-pub(super) type Listener<'a> = Option<&'a mut dyn FnMut(&[u8])>;
+pub(super) type OutputListener<'a> = Option<&'a mut dyn FnMut(&[u8])>;
 
 /// A command that was sent to the shell.
 pub(super) struct RunningCommand {
@@ -31,7 +31,7 @@ impl RunningCommand {
     }
 
     /// Processes output of the terminal. Output after the end of the command is of a background job and is dropped.
-    pub(super) fn on_output(&mut self, bytes: &[u8], output: &mut Listener<'_>) {
+    pub(super) fn on_output(&mut self, bytes: &[u8], output: &mut OutputListener<'_>) {
         if self.ending.is_some() {
             return;
         }
@@ -77,8 +77,8 @@ impl RunningCommand {
     }
 
     /// Returns the text that was not reported yet, and whether it is the first report.
-    pub(super) fn take(&mut self) -> (Folded, bool) {
+    pub(super) fn take_text(&mut self) -> (FoldedText, bool) {
         let first = !std::mem::replace(&mut self.answered, true);
-        (self.fold.take(), first)
+        (self.fold.take_text(), first)
     }
 }

@@ -24,9 +24,9 @@ mod starting;
 use super::ShellConfig;
 use super::answers::{self, CommandOutcome, CommandReport};
 use super::facts::MachineInfo;
-use super::output::Folded;
+use super::output::FoldedText;
 use super::program::ShellProgram;
-use super::running::{Listener, RunningCommand};
+use super::running::{OutputListener, RunningCommand};
 use super::shell_process::{ShellEvent, ShellProcess};
 use super::start_error::StartError;
 use crate::os::out_of_memory::OomKillCounter;
@@ -42,14 +42,13 @@ const NEW_SHELL: &str = "The shell had ended before this command, which ran in a
 
 const SILENCED: &str = "The shell could not report how its commands ended, and was killed.";
 
-const REPLACED: &str =
-    "It runs in the place of the shell, by `exec`. The next command gets a new shell when it has ended.";
+const REPLACED: &str = "It replaced the shell by `exec`. The next command gets a new shell after its exit.";
 
 /// Receives the raw output of an action.
 pub(crate) type OutputSink = Box<dyn FnMut(&[u8]) + Send>;
 
 /// An action, and the channel for its observation.
-pub(super) struct Request {
+pub(super) struct ShellRequest {
     pub(super) action: RunAction,
     pub(super) environment: CommandEnvironment,
     pub(super) timeout: Option<Duration>,
@@ -106,7 +105,7 @@ impl Session {
     }
 
     /// Serves requests until the end.
-    pub(super) async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
+    pub(super) async fn serve(mut self, mut requests: mpsc::Receiver<ShellRequest>) {
         // Before the first command, so that it does not wait. An error is reported by a command that needs the shell.
         if let Err(error) = self.start_process() {
             tracing::debug!(error = &error as &dyn std::error::Error, "cannot start the shell yet");
@@ -128,7 +127,7 @@ impl Session {
         self.kill().await;
     }
 
-    async fn answer_request(&mut self, mut request: Request) {
+    async fn answer_request(&mut self, mut request: ShellRequest) {
         let observation = match self.perform(&mut request).await {
             Ok(observation) => observation,
             Err(error) => error.into_observation(),
@@ -139,7 +138,7 @@ impl Session {
         let _ = request.reply.send(observation);
     }
 
-    async fn perform(&mut self, request: &mut Request) -> Result<Observation, StartError> {
+    async fn perform(&mut self, request: &mut ShellRequest) -> Result<Observation, StartError> {
         let (action, started) = (&request.action, Instant::now());
         let is_new_command = !action.is_input && !action.command.is_empty();
         if is_new_command && self.running.as_ref().is_some_and(|running| running.ending().is_some()) {
@@ -172,7 +171,7 @@ impl Session {
     }
 
     /// Starts a command and watches it. A shell that ends before it has read the command is replaced once, because nothing was run.
-    async fn run_command(&mut self, request: &mut Request) -> Result<CommandOutcome, StartError> {
+    async fn run_command(&mut self, request: &mut ShellRequest) -> Result<CommandOutcome, StartError> {
         let ending = self.try_command(request).await?;
         if ending != CommandOutcome::NeverRead {
             return Ok(ending);
@@ -182,7 +181,7 @@ impl Session {
         self.try_command(request).await
     }
 
-    async fn try_command(&mut self, request: &mut Request) -> Result<CommandOutcome, StartError> {
+    async fn try_command(&mut self, request: &mut ShellRequest) -> Result<CommandOutcome, StartError> {
         tokio::select! {
             biased;
             () = request.cancel.cancelled() => return Ok(CommandOutcome::NotStarted),
@@ -206,8 +205,8 @@ impl Session {
     }
 
     /// Watches the running command until the action can be answered.
-    async fn watch(&mut self, request: &mut Request) -> CommandOutcome {
-        let Request { action, timeout, output, cancel, .. } = request;
+    async fn watch(&mut self, request: &mut ShellRequest) -> CommandOutcome {
+        let ShellRequest { action, timeout, output, cancel, .. } = request;
         let stop = self.stop.clone();
         let mut deadline = pin!(until(timeout.and_then(|timeout| Instant::now().checked_add(timeout))));
         let no_change_timeout = self.config.no_change_timeout;
@@ -234,7 +233,7 @@ impl Session {
     }
 
     /// Handles an event of the shell.
-    fn on_event(&mut self, event: ShellEvent, output: &mut Listener<'_>) {
+    fn on_event(&mut self, event: ShellEvent, output: &mut OutputListener<'_>) {
         let Self { process, running, shared, note, .. } = self;
         match event {
             ShellEvent::Output(count) => {
@@ -282,7 +281,7 @@ impl Session {
     /// Creates the observation, and ends the command if it has ended.
     fn report(&mut self, action: &RunAction, ending: &CommandOutcome, out_of_memory: bool) -> Observation {
         let (folded, first) =
-            self.running.as_mut().map_or_else(|| (Folded::default(), true), RunningCommand::take);
+            self.running.as_mut().map_or_else(|| (FoldedText::default(), true), RunningCommand::take_text);
         if ending.is_final() {
             self.running = None;
         }

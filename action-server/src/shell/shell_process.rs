@@ -22,12 +22,12 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::baseline::{self, Baseline};
-use super::channel::{Channel, Report};
+use super::channel::{Channel, ShellReport};
 use super::command_variables::CommandVariables;
 use super::cursor_query::{self, CursorQuery};
-use super::marks::{MarkReader, Piece};
-use super::program::{Dialect, ShellProgram};
-use super::prompt::{self, Frame, PLAIN_TERMINAL};
+use super::marks::{MarkPiece, MarkReader};
+use super::program::{ShellDialect, ShellProgram};
+use super::prompt::{self, CommandScript, PLAIN_TERMINAL};
 use super::pty::{FLOOD_BYTES, Pty};
 use super::script::{SCRIPT_DESCRIPTOR, ShellScript};
 use crate::os::children::{self, ChildList, OwnChild};
@@ -118,7 +118,7 @@ enum Expectation {
 
 /// A command that was sent to the shell.
 struct SentCommand {
-    frame: Frame,
+    frame: CommandScript,
     /// The one that it was sent in last.
     turn: u64,
     /// When the shell is killed if it has not started the command.
@@ -132,7 +132,7 @@ pub(super) struct ShellProcess {
     pty: Pty,
     hung_up: bool,
     channel: Channel,
-    dialect: Dialect,
+    dialect: ShellDialect,
     /// Kept for the shell, which may read a file on the disk.
     script: ShellScript,
     marks: MarkReader,
@@ -142,7 +142,7 @@ pub(super) struct ShellProcess {
     children: ChildList,
     exited: Option<i32>,
     /// A report that follows the output before it.
-    report: Option<Report>,
+    report: Option<ShellReport>,
     last_reads: u32,
     session: String,
     /// The name of the session's marks.
@@ -304,7 +304,7 @@ impl ShellProcess {
         }
     }
 
-    fn on_report(&mut self, report: Report) -> ShellEvent {
+    fn on_report(&mut self, report: ShellReport) -> ShellEvent {
         self.asks = 0;
         let mut ended = None;
         if let Some(sent) = &self.sent {
@@ -330,7 +330,7 @@ impl ShellProcess {
     /// Returns whether the command was started before this report. Commands can change the variables that a report consists of, when
     /// they restore (`declare -p >saved`) or unset all variables. Therefore the command counts as not started only if the report is
     /// what an unchanged script sends, so that no command runs twice.
-    fn has_run(&self, sent: &SentCommand, report: &Report) -> bool {
+    fn has_run(&self, sent: &SentCommand, report: &ShellReport) -> bool {
         report.turn <= sent.turn || report.ended != self.ended
     }
 
@@ -352,14 +352,14 @@ impl ShellProcess {
         let Self { marks, buffer, dialect, query, sent, is_muted, .. } = self;
         let mut prompted = false;
         marks.feed(&buffer[..count], |piece| match piece {
-            Piece::Mark(b"") => {
+            MarkPiece::Mark(b"") => {
                 prompted = true;
-                *query = (*dialect == Dialect::Ash).then(CursorQuery::default);
+                *query = (*dialect == ShellDialect::Ash).then(CursorQuery::default);
             }
-            Piece::Mark(body) => {
+            MarkPiece::Mark(body) => {
                 *is_muted |= sent.as_ref().is_some_and(|sent| sent.turn.to_string().as_bytes() == body);
             }
-            Piece::Output(bytes) => {
+            MarkPiece::Output(bytes) => {
                 if let Some(query) = query {
                     query.feed(bytes);
                 }
@@ -545,7 +545,7 @@ impl ShellProcess {
         if let Readiness::Ready { turn } = self.readiness {
             self.marks.reset();
             self.send(
-                Frame::new(command, CommandVariables(environment)),
+                CommandScript::new(command, CommandVariables(environment)),
                 turn,
                 Instant::now() + START_TIMEOUT,
             );
@@ -553,7 +553,7 @@ impl ShellProcess {
         Ok(baseline)
     }
 
-    fn send(&mut self, frame: Frame, turn: u64, deadline: Instant) {
+    fn send(&mut self, frame: CommandScript, turn: u64, deadline: Instant) {
         self.channel.send(frame.encode(&self.name, turn).as_bytes());
         self.sent = Some(SentCommand { frame, turn, deadline, is_interrupted: false });
         self.readiness = Readiness::Busy;

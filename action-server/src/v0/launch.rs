@@ -16,7 +16,7 @@ use anyhow::{Context as _, bail};
 use nix::unistd::pipe;
 
 use super::user;
-use crate::auth::Key;
+use crate::auth::ServerKey;
 use crate::config::{self, LaunchConfig};
 use crate::this_program;
 
@@ -26,7 +26,7 @@ const KEY_VARIABLE: &str = "SESSION_API_KEY";
 /// Returns only on an error.
 pub(crate) fn run(config: &LaunchConfig) -> anyhow::Result<ExitCode> {
     let key = std::env::var_os(KEY_VARIABLE).filter(|key| !key.is_empty());
-    let key = key.as_deref().map(OsStr::as_bytes).map(Key::from_line);
+    let key = key.as_deref().map(OsStr::as_bytes).map(ServerKey::from_line);
     let key = key.transpose().with_context(|| format!("cannot read {KEY_VARIABLE}"))?;
     if key.is_none() && !config.address.ip().is_loopback() {
         bail!("listening on {} requires a key: set {KEY_VARIABLE}", config.address.ip());
@@ -47,7 +47,7 @@ pub(crate) fn run(config: &LaunchConfig) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes the key to a pipe. It fits, so that no reader is needed yet.
-fn piped(key: &Key) -> io::Result<Stdio> {
+fn piped(key: &ServerKey) -> io::Result<Stdio> {
     let (read, write) = pipe()?;
     key.write_to(&mut File::from(write))?;
     Ok(Stdio::from(read))

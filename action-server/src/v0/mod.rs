@@ -42,9 +42,9 @@ const MAX_TRANSFERS: usize = 4;
 
 /// State of the handlers. Clones share it.
 #[derive(Clone)]
-struct V0(Arc<Shared>);
+struct V0(Arc<V0State>);
 
-struct Shared {
+struct V0State {
     api: Api,
     working_dir: PathBuf,
     started: Instant,
@@ -57,7 +57,7 @@ struct Shared {
 /// The routes of V0.
 pub(crate) fn router(api: Api, working_dir: PathBuf) -> Router {
     let now = Instant::now();
-    let v0 = V0(Arc::new(Shared {
+    let v0 = V0(Arc::new(V0State {
         api,
         working_dir,
         started: now,

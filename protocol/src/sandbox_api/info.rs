@@ -14,7 +14,7 @@ pub struct ServerInfo {
     pub boot_id: BootId,
     /// The initial working directory of shells, against which relative paths are resolved; absolute.
     pub working_dir: String,
-    /// What it supports in this sandbox.
+    /// Features that it supports in this sandbox.
     pub capabilities: Vec<Capability>,
     /// Its limits.
     pub limits: ServerLimits,

@@ -48,12 +48,12 @@ pub(super) async fn watch(
     // Not a pipe, but the safe type of tokio that can wait for any descriptor.
     let readable = source.descriptor().and_then(Receiver::from_owned_fd_unchecked);
     let readable = readable.map_err(|_| ApiError::Failed)?;
-    let watch = Watch { watcher, source, readable, is_leaving: false, _permit: permit };
+    let watch = WatchBody { watcher, source, readable, is_leaving: false, _permit: permit };
     let body = Body::from_stream(stream::try_unfold(Some(watch), next));
     Ok(([(header::CONTENT_TYPE, WATCH_MEDIA_TYPE)], body).into_response())
 }
 
-struct Watch {
+struct WatchBody {
     watcher: Watcher,
     source: WatchSource,
     readable: Receiver,
@@ -61,7 +61,7 @@ struct Watch {
     _permit: OwnedSemaphorePermit,
 }
 
-async fn next(watch: Option<Watch>) -> io::Result<Option<(Bytes, Option<Watch>)>> {
+async fn next(watch: Option<WatchBody>) -> io::Result<Option<(Bytes, Option<WatchBody>)>> {
     let Some(mut watch) = watch else { return Ok(None) };
     loop {
         let rename_timeout = if watch.is_leaving { RENAME_TIMEOUT } else { Duration::MAX };
@@ -86,7 +86,7 @@ async fn next(watch: Option<Watch>) -> io::Result<Option<(Bytes, Option<Watch>)>
     }
 }
 
-impl Watch {
+impl WatchBody {
     async fn arrived(&self) -> io::Result<KernelEvents> {
         loop {
             self.readable.readable().await?;

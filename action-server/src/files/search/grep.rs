@@ -124,13 +124,14 @@ mod tests {
         serde_json::from_value(serde_json::json!({"path": "", "pattern": pattern})).unwrap()
     }
 
-    fn told(matches: &[GrepMatch]) -> Vec<String> {
-        let of = |found: &GrepMatch| format!("{}:{}:{}:{}", found.path, found.line, found.column, found.text);
-        matches.iter().map(of).collect()
+    fn texts(matches: &[GrepMatch]) -> Vec<String> {
+        let text =
+            |found: &GrepMatch| format!("{}:{}:{}:{}", found.path, found.line, found.column, found.text);
+        matches.iter().map(text).collect()
     }
 
     fn found(path: &Path, query: &GrepQuery) -> Vec<String> {
-        told(&grep(path, query, &StopSignal::never()).unwrap().matches)
+        texts(&grep(path, query, &StopSignal::never()).unwrap().matches)
     }
 
     #[test]
@@ -164,8 +165,8 @@ mod tests {
         let matches = grep(&file, &query, &StopSignal::never()).unwrap().matches;
         let contexts: Vec<_> =
             matches.iter().map(|found| (found.before.join(""), found.after.join(""))).collect();
-        let told = |before: &str, after: &str| (before.to_owned(), after.to_owned());
-        assert_eq!(contexts, [told("12", "4"), told("", "6"), told("89", "")]);
+        let context = |before: &str, after: &str| (before.to_owned(), after.to_owned());
+        assert_eq!(contexts, [context("12", "4"), context("", "6"), context("89", "")]);
     }
 
     #[test]

@@ -21,11 +21,11 @@ const STORE_FILES: usize = 256;
 /// Creates the files of all spools. Clones share the limits.
 #[derive(Debug, Clone)]
 pub(crate) struct SpoolStore {
-    shared: Arc<Shared>,
+    shared: Arc<SpoolStoreState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SpoolStoreState {
     /// The first one in which a file can be created is used.
     folders: Vec<PathBuf>,
     max_bytes: u64,
@@ -58,7 +58,7 @@ impl Drop for SpoolFile {
 /// Reserved space and files, which are released on drop.
 #[derive(Debug)]
 pub(super) struct SpoolReservation {
-    shared: Arc<Shared>,
+    shared: Arc<SpoolStoreState>,
     bytes: u64,
     files: usize,
 }
@@ -72,7 +72,7 @@ impl SpoolStore {
 
     pub(super) fn with(folders: Vec<PathBuf>, max_bytes: u64) -> Self {
         let (used, files) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Self { shared: Arc::new(Shared { folders, max_bytes, used, files }) }
+        Self { shared: Arc::new(SpoolStoreState { folders, max_bytes, used, files }) }
     }
 
     pub(super) fn reserve(&self, bytes: u64) -> Option<SpoolReservation> {

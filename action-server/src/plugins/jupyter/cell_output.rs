@@ -57,7 +57,7 @@ impl CellOutput {
     pub(super) fn text(mut self) -> String {
         // Without a mark, the held bytes are output.
         self.fold.feed(if self.is_over { &[] } else { &self.held });
-        let folded = self.fold.take();
+        let folded = self.fold.take_text();
         let dropped = folded.dropped;
         let mut text = content(folded);
         if dropped > 0 {

@@ -29,9 +29,9 @@ const NEW_KERNEL: &str = "\n[The kernel exited before this cell. A new one start
 
 /// The kernel of this sandbox. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Jupyter(Arc<Shared>);
+pub(crate) struct Jupyter(Arc<JupyterState>);
 
-struct Shared {
+struct JupyterState {
     /// Contains only the kernel, which is not listed among the processes of clients.
     processes: Processes,
     /// Locked while a cell runs. A caller that waits holds its own action, so the queue uses no memory here.
@@ -52,7 +52,7 @@ pub(crate) struct Cell {
 impl Jupyter {
     /// Does not start the kernel.
     pub(crate) fn new(processes: Processes) -> Self {
-        Self(Arc::new(Shared { processes, kernel: Mutex::default() }))
+        Self(Arc::new(JupyterState { processes, kernel: Mutex::default() }))
     }
 
     /// Runs a cell. A cancellation or timeout interrupts it, and kills the kernel if the cell does not end. `output` receives its

@@ -1,8 +1,8 @@
 //! The start and the end of a text of any length, in bounded memory.
 
-/// The text since the last [`super::OutputFold::take`].
+/// The text since the last [`super::OutputFold::take_text`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Folded {
+pub(crate) struct FoldedText {
     /// The first characters.
     pub(crate) head: String,
     /// The last characters; follows `head` directly if nothing was dropped.
@@ -81,10 +81,10 @@ impl TextBuffer {
         self.dropped += excess;
     }
 
-    pub(super) fn take(&mut self) -> Folded {
+    pub(super) fn take_text(&mut self) -> FoldedText {
         let mut taken = std::mem::replace(self, Self::new(self.limit));
         taken.drop_excess();
-        Folded { head: taken.head, tail: taken.tail, dropped: taken.dropped as u64 }
+        FoldedText { head: taken.head, tail: taken.tail, dropped: taken.dropped as u64 }
     }
 
     /// Returns the capacity of the tail in bytes.

@@ -1,6 +1,6 @@
 //! The grammar of commands, as far as needed to find where each starts and ends.
 
-use super::tokens::{ShellParser, Token};
+use super::tokens::{CommandParser, CommandToken};
 use super::{ParseResult, Unsupported};
 
 /// Words that end a list of commands at the position of a command.
@@ -9,13 +9,13 @@ const TERMINATORS: [&[u8]; 8] = [b"then", b"elif", b"else", b"fi", b"do", b"done
 /// Words that start a compound command.
 const COMPOUNDS: [&[u8]; 8] = [b"if", b"while", b"until", b"for", b"select", b"case", b"{", b"[["];
 
-impl ShellParser<'_> {
+impl CommandParser<'_> {
     /// Returns the offsets at which commands start.
     pub(super) fn command_starts(mut self) -> ParseResult<Vec<usize>> {
         let mut starts = Vec::new();
         loop {
             self.skip_newlines()?;
-            if self.peek()? == Token::End {
+            if self.peek()? == CommandToken::End {
                 return Ok(starts);
             }
             starts.push(self.token_start());
@@ -26,23 +26,23 @@ impl ShellParser<'_> {
     /// Parses the rest of `$(…)`.
     pub(super) fn substituted_commands(&mut self) -> ParseResult<()> {
         self.list(true)?;
-        self.expect(Token::Close)
+        self.expect(CommandToken::Close)
     }
 
     fn skip_newlines(&mut self) -> ParseResult<()> {
-        while self.peek()? == Token::Newline {
+        while self.peek()? == CommandToken::Newline {
             self.next()?;
         }
         Ok(())
     }
 
-    fn expect(&mut self, token: Token<'_>) -> ParseResult<()> {
+    fn expect(&mut self, token: CommandToken<'_>) -> ParseResult<()> {
         if self.next()? == token { Ok(()) } else { Err(Unsupported) }
     }
 
     fn expect_word(&mut self) -> ParseResult<()> {
         match self.next()? {
-            Token::Word(_) => Ok(()),
+            CommandToken::Word(_) => Ok(()),
             _ => Err(Unsupported),
         }
     }
@@ -52,11 +52,11 @@ impl ShellParser<'_> {
         loop {
             self.and_or()?;
             match self.next()? {
-                Token::Newline | Token::End => return Ok(()),
-                Token::Semicolon | Token::Background => {}
+                CommandToken::Newline | CommandToken::End => return Ok(()),
+                CommandToken::Semicolon | CommandToken::Background => {}
                 _ => return Err(Unsupported),
             }
-            if matches!(self.peek()?, Token::Newline | Token::End) {
+            if matches!(self.peek()?, CommandToken::Newline | CommandToken::End) {
                 self.next()?;
                 return Ok(());
             }
@@ -72,7 +72,7 @@ impl ShellParser<'_> {
         loop {
             self.and_or()?;
             match self.peek()? {
-                Token::Semicolon | Token::Background | Token::Newline => {
+                CommandToken::Semicolon | CommandToken::Background | CommandToken::Newline => {
                     self.next()?;
                     self.skip_newlines()?;
                 }
@@ -87,15 +87,15 @@ impl ShellParser<'_> {
 
     fn is_at_terminator(&mut self) -> ParseResult<bool> {
         Ok(match self.peek()? {
-            Token::Close | Token::CaseEnd => true,
-            Token::Word(word) => TERMINATORS.contains(&word),
+            CommandToken::Close | CommandToken::CaseEnd => true,
+            CommandToken::Word(word) => TERMINATORS.contains(&word),
             _ => false,
         })
     }
 
     fn and_or(&mut self) -> ParseResult<()> {
         self.pipeline()?;
-        while self.peek()? == Token::AndOr {
+        while self.peek()? == CommandToken::AndOr {
             self.next()?;
             self.skip_newlines()?;
             self.pipeline()?;
@@ -104,11 +104,11 @@ impl ShellParser<'_> {
     }
 
     fn pipeline(&mut self) -> ParseResult<()> {
-        while let Token::Word(b"!" | b"time") = self.peek()? {
+        while let CommandToken::Word(b"!" | b"time") = self.peek()? {
             self.next()?;
         }
         self.command()?;
-        while self.peek()? == Token::Pipe {
+        while self.peek()? == CommandToken::Pipe {
             self.next()?;
             self.skip_newlines()?;
             self.command()?;
@@ -118,19 +118,19 @@ impl ShellParser<'_> {
 
     fn command(&mut self) -> ParseResult<()> {
         match self.peek()? {
-            Token::Word(word) if TERMINATORS.contains(&word) || word == b"coproc" => Err(Unsupported),
-            Token::Word(b"function") => {
+            CommandToken::Word(word) if TERMINATORS.contains(&word) || word == b"coproc" => Err(Unsupported),
+            CommandToken::Word(b"function") => {
                 self.next()?;
                 self.expect_word()?;
-                if self.peek()? == Token::Open {
+                if self.peek()? == CommandToken::Open {
                     self.next()?;
-                    self.expect(Token::Close)?;
+                    self.expect(CommandToken::Close)?;
                 }
                 self.function_body()
             }
-            Token::Word(word) if COMPOUNDS.contains(&word) => self.within(Self::compound),
-            Token::Open => self.within(Self::compound),
-            Token::Word(_) | Token::Redirect | Token::Heredoc { .. } => self.simple(),
+            CommandToken::Word(word) if COMPOUNDS.contains(&word) => self.within(Self::compound),
+            CommandToken::Open => self.within(Self::compound),
+            CommandToken::Word(_) | CommandToken::Redirect | CommandToken::Heredoc { .. } => self.simple(),
             _ => Err(Unsupported),
         }
     }
@@ -139,16 +139,16 @@ impl ShellParser<'_> {
         let mut words = 0_usize;
         loop {
             match self.peek()? {
-                Token::Word(_) => {
+                CommandToken::Word(_) => {
                     self.next()?;
                     words += 1;
                 }
-                Token::Open if words == 1 => {
+                CommandToken::Open if words == 1 => {
                     self.next()?;
-                    self.expect(Token::Close)?;
+                    self.expect(CommandToken::Close)?;
                     return self.function_body();
                 }
-                Token::Open => return Err(Unsupported),
+                CommandToken::Open => return Err(Unsupported),
                 _ if self.redirection()? => {}
                 _ => return Ok(()),
             }
@@ -158,21 +158,21 @@ impl ShellParser<'_> {
     fn function_body(&mut self) -> ParseResult<()> {
         self.skip_newlines()?;
         match self.peek()? {
-            Token::Word(word) if COMPOUNDS.contains(&word) => self.within(Self::compound),
-            Token::Open => self.within(Self::compound),
+            CommandToken::Word(word) if COMPOUNDS.contains(&word) => self.within(Self::compound),
+            CommandToken::Open => self.within(Self::compound),
             _ => Err(Unsupported),
         }
     }
 
     fn redirection(&mut self) -> ParseResult<bool> {
         match self.peek()? {
-            Token::Redirect => {
+            CommandToken::Redirect => {
                 self.next()?;
                 self.expect_word()?;
             }
-            Token::Heredoc { strips_tabs } => {
+            CommandToken::Heredoc { strips_tabs } => {
                 self.next()?;
-                let Token::Word(delimiter) = self.next()? else { return Err(Unsupported) };
+                let CommandToken::Word(delimiter) = self.next()? else { return Err(Unsupported) };
                 self.expect_body(delimiter, strips_tabs)?;
             }
             _ => return Ok(false),
@@ -183,19 +183,19 @@ impl ShellParser<'_> {
     fn compound(&mut self) -> ParseResult<()> {
         let start = self.token_start();
         match self.next()? {
-            Token::Open => self.arithmetic_or_subshell(start)?,
-            Token::Word(b"{") => {
+            CommandToken::Open => self.arithmetic_or_subshell(start)?,
+            CommandToken::Word(b"{") => {
                 self.list(false)?;
-                self.expect(Token::Word(b"}"))?;
+                self.expect(CommandToken::Word(b"}"))?;
             }
-            Token::Word(b"if") => self.if_command()?,
-            Token::Word(b"while" | b"until") => {
+            CommandToken::Word(b"if") => self.if_command()?,
+            CommandToken::Word(b"while" | b"until") => {
                 self.list(false)?;
                 self.do_group()?;
             }
-            Token::Word(b"for" | b"select") => self.for_command()?,
-            Token::Word(b"case") => self.case_command()?,
-            Token::Word(b"[[") => self.conditional()?,
+            CommandToken::Word(b"for" | b"select") => self.for_command()?,
+            CommandToken::Word(b"case") => self.case_command()?,
+            CommandToken::Word(b"[[") => self.conditional()?,
             _ => return Err(Unsupported),
         }
         while self.redirection()? {}
@@ -210,34 +210,34 @@ impl ShellParser<'_> {
             return Ok(());
         }
         self.list(false)?;
-        self.expect(Token::Close)
+        self.expect(CommandToken::Close)
     }
 
     fn if_command(&mut self) -> ParseResult<()> {
         loop {
             self.list(false)?;
-            self.expect(Token::Word(b"then"))?;
+            self.expect(CommandToken::Word(b"then"))?;
             self.list(false)?;
             match self.next()? {
-                Token::Word(b"elif") => {}
-                Token::Word(b"else") => {
+                CommandToken::Word(b"elif") => {}
+                CommandToken::Word(b"else") => {
                     self.list(false)?;
-                    return self.expect(Token::Word(b"fi"));
+                    return self.expect(CommandToken::Word(b"fi"));
                 }
-                Token::Word(b"fi") => return Ok(()),
+                CommandToken::Word(b"fi") => return Ok(()),
                 _ => return Err(Unsupported),
             }
         }
     }
 
     fn do_group(&mut self) -> ParseResult<()> {
-        self.expect(Token::Word(b"do"))?;
+        self.expect(CommandToken::Word(b"do"))?;
         self.list(false)?;
-        self.expect(Token::Word(b"done"))
+        self.expect(CommandToken::Word(b"done"))
     }
 
     fn for_command(&mut self) -> ParseResult<()> {
-        if self.peek()? == Token::Open {
+        if self.peek()? == CommandToken::Open {
             let start = self.token_start();
             if self.text.get(start + 1) != Some(&b'(') {
                 return Err(Unsupported);
@@ -247,16 +247,16 @@ impl ShellParser<'_> {
         } else {
             self.expect_word()?;
         }
-        if self.peek()? == Token::Semicolon {
+        if self.peek()? == CommandToken::Semicolon {
             self.next()?;
         }
         self.skip_newlines()?;
-        if self.peek()? == Token::Word(b"in") {
+        if self.peek()? == CommandToken::Word(b"in") {
             self.next()?;
-            while let Token::Word(_) = self.peek()? {
+            while let CommandToken::Word(_) = self.peek()? {
                 self.next()?;
             }
-            if !matches!(self.next()?, Token::Semicolon | Token::Newline) {
+            if !matches!(self.next()?, CommandToken::Semicolon | CommandToken::Newline) {
                 return Err(Unsupported);
             }
             self.skip_newlines()?;
@@ -267,31 +267,31 @@ impl ShellParser<'_> {
     fn case_command(&mut self) -> ParseResult<()> {
         self.expect_word()?;
         self.skip_newlines()?;
-        self.expect(Token::Word(b"in"))?;
+        self.expect(CommandToken::Word(b"in"))?;
         loop {
             self.skip_newlines()?;
             match self.peek()? {
-                Token::Word(b"esac") => {
+                CommandToken::Word(b"esac") => {
                     self.next()?;
                     return Ok(());
                 }
-                Token::Open => {
+                CommandToken::Open => {
                     self.next()?;
                 }
                 _ => {}
             }
             self.expect_word()?;
-            while self.peek()? == Token::Pipe {
+            while self.peek()? == CommandToken::Pipe {
                 self.next()?;
                 self.expect_word()?;
             }
-            self.expect(Token::Close)?;
+            self.expect(CommandToken::Close)?;
             self.list(true)?;
             match self.peek()? {
-                Token::CaseEnd => {
+                CommandToken::CaseEnd => {
                     self.next()?;
                 }
-                Token::Word(b"esac") => {}
+                CommandToken::Word(b"esac") => {}
                 _ => return Err(Unsupported),
             }
         }
@@ -301,14 +301,14 @@ impl ShellParser<'_> {
     fn conditional(&mut self) -> ParseResult<()> {
         loop {
             match self.next()? {
-                Token::Word(b"]]") => return Ok(()),
-                Token::Word(_)
-                | Token::Newline
-                | Token::AndOr
-                | Token::Pipe
-                | Token::Open
-                | Token::Close
-                | Token::Redirect => {}
+                CommandToken::Word(b"]]") => return Ok(()),
+                CommandToken::Word(_)
+                | CommandToken::Newline
+                | CommandToken::AndOr
+                | CommandToken::Pipe
+                | CommandToken::Open
+                | CommandToken::Close
+                | CommandToken::Redirect => {}
                 _ => return Err(Unsupported),
             }
         }

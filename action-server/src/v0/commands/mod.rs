@@ -14,7 +14,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use tokens::ShellParser;
+use tokens::CommandParser;
 
 /// A longer text is not parsed. Agents write less, and parsing blocks other requests.
 const MAX_TEXT_BYTES: usize = 128 << 10;
@@ -30,7 +30,7 @@ pub(super) fn split(text: &str) -> Vec<&str> {
     if text.len() > MAX_TEXT_BYTES {
         return vec![text];
     }
-    let starts = ShellParser::new(text).command_starts().unwrap_or_default();
+    let starts = CommandParser::new(text).command_starts().unwrap_or_default();
     let mut pieces = Vec::with_capacity(starts.len().max(1));
     let mut rest = text;
     // From the end, so that text before the first command belongs to it.

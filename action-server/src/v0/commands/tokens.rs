@@ -11,7 +11,7 @@ const MAX_DEPTH: usize = 40;
 const MAX_LOOKAHEAD_PER_BYTE: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Token<'a> {
+pub(super) enum CommandToken<'a> {
     Word(&'a [u8]),
     Newline,
     /// `;`
@@ -41,17 +41,17 @@ pub(super) struct Heredoc {
     strips_tabs: bool,
 }
 
-pub(super) struct ShellParser<'a> {
+pub(super) struct CommandParser<'a> {
     pub(super) text: &'a [u8],
     pub(super) at: usize,
     /// The token that was peeked, and its start.
-    ahead: Option<(Token<'a>, usize)>,
+    ahead: Option<(CommandToken<'a>, usize)>,
     pub(super) heredocs: Vec<Heredoc>,
     depth: usize,
     pub(super) lookahead_left: usize,
 }
 
-impl<'a> ShellParser<'a> {
+impl<'a> CommandParser<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             text: text.as_bytes(),
@@ -67,7 +67,7 @@ impl<'a> ShellParser<'a> {
         self.text.get(self.at + ahead).copied()
     }
 
-    pub(super) fn peek(&mut self) -> ParseResult<Token<'a>> {
+    pub(super) fn peek(&mut self) -> ParseResult<CommandToken<'a>> {
         if let Some((token, _)) = self.ahead {
             return Ok(token);
         }
@@ -78,7 +78,7 @@ impl<'a> ShellParser<'a> {
         Ok(token)
     }
 
-    pub(super) fn next(&mut self) -> ParseResult<Token<'a>> {
+    pub(super) fn next(&mut self) -> ParseResult<CommandToken<'a>> {
         let token = self.peek()?;
         self.ahead = None;
         Ok(token)
@@ -122,32 +122,32 @@ impl<'a> ShellParser<'a> {
         rest.iter().position(|byte| *byte == wanted).map(|at| from + at)
     }
 
-    fn lex(&mut self) -> ParseResult<Token<'a>> {
+    fn lex(&mut self) -> ParseResult<CommandToken<'a>> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let (length, token) = match rest {
-            [] => return Ok(Token::End),
+            [] => return Ok(CommandToken::End),
             [b'\n', ..] => {
                 self.at += 1;
                 self.read_heredocs();
-                return Ok(Token::Newline);
+                return Ok(CommandToken::Newline);
             }
-            [b';', b';', b'&', ..] => (3, Token::CaseEnd),
-            [b';', b';' | b'&', ..] => (2, Token::CaseEnd),
-            [b';', ..] => (1, Token::Semicolon),
-            [b'&', b'&', ..] | [b'|', b'|', ..] => (2, Token::AndOr),
-            [b'&', b'>', b'>', ..] => (3, Token::Redirect),
-            [b'&', b'>', ..] => (2, Token::Redirect),
-            [b'&', ..] => (1, Token::Background),
-            [b'|', b'&', ..] => (2, Token::Pipe),
-            [b'|', ..] => (1, Token::Pipe),
-            [b'(', ..] => (1, Token::Open),
-            [b')', ..] => (1, Token::Close),
-            [b'<', b'<', b'<', ..] => (3, Token::Redirect),
-            [b'<', b'<', b'-', ..] => (3, Token::Heredoc { strips_tabs: true }),
-            [b'<', b'<', ..] => (2, Token::Heredoc { strips_tabs: false }),
+            [b';', b';', b'&', ..] => (3, CommandToken::CaseEnd),
+            [b';', b';' | b'&', ..] => (2, CommandToken::CaseEnd),
+            [b';', ..] => (1, CommandToken::Semicolon),
+            [b'&', b'&', ..] | [b'|', b'|', ..] => (2, CommandToken::AndOr),
+            [b'&', b'>', b'>', ..] => (3, CommandToken::Redirect),
+            [b'&', b'>', ..] => (2, CommandToken::Redirect),
+            [b'&', ..] => (1, CommandToken::Background),
+            [b'|', b'&', ..] => (2, CommandToken::Pipe),
+            [b'|', ..] => (1, CommandToken::Pipe),
+            [b'(', ..] => (1, CommandToken::Open),
+            [b')', ..] => (1, CommandToken::Close),
+            [b'<', b'<', b'<', ..] => (3, CommandToken::Redirect),
+            [b'<', b'<', b'-', ..] => (3, CommandToken::Heredoc { strips_tabs: true }),
+            [b'<', b'<', ..] => (2, CommandToken::Heredoc { strips_tabs: false }),
             [b'<' | b'>', b'(', ..] => return self.word(),
-            [b'<', b'&' | b'>', ..] | [b'>', b'>' | b'&' | b'|', ..] => (2, Token::Redirect),
-            [b'<' | b'>', ..] => (1, Token::Redirect),
+            [b'<', b'&' | b'>', ..] | [b'>', b'>' | b'&' | b'|', ..] => (2, CommandToken::Redirect),
+            [b'<' | b'>', ..] => (1, CommandToken::Redirect),
             _ => return self.word(),
         };
         self.at += length;

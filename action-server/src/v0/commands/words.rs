@@ -2,11 +2,11 @@
 
 use std::mem;
 
-use super::tokens::{ShellParser, Token};
+use super::tokens::{CommandParser, CommandToken};
 use super::{ParseResult, Unsupported};
 
-impl<'a> ShellParser<'a> {
-    pub(super) fn word(&mut self) -> ParseResult<Token<'a>> {
+impl<'a> CommandParser<'a> {
+    pub(super) fn word(&mut self) -> ParseResult<CommandToken<'a>> {
         let start = self.at;
         while let Some(byte) = self.byte(0) {
             match byte {
@@ -24,7 +24,7 @@ impl<'a> ShellParser<'a> {
             }
         }
         match self.text.get(start..self.at) {
-            Some(word) if !word.is_empty() => Ok(Token::Word(word)),
+            Some(word) if !word.is_empty() => Ok(CommandToken::Word(word)),
             _ => Err(Unsupported),
         }
     }
@@ -50,8 +50,8 @@ impl<'a> ShellParser<'a> {
         self.within(|parser| {
             loop {
                 match parser.next()? {
-                    Token::Word(_) | Token::Newline => {}
-                    Token::Close => return Ok(()),
+                    CommandToken::Word(_) | CommandToken::Newline => {}
+                    CommandToken::Close => return Ok(()),
                     _ => return Err(Unsupported),
                 }
             }

@@ -16,13 +16,13 @@ use super::query::read_query;
 use crate::api::error::ApiError;
 
 #[derive(Debug, Deserialize)]
-struct Parameters {
+struct DownloadParameters {
     path: String,
 }
 
 /// Errors are reported before the response starts, if possible. A later error resets the connection.
 pub(super) async fn download_files(State(v0): State<V0>, request: Request) -> Result<Response, ApiError> {
-    let Parameters { path } = read_query(request.uri())?;
+    let DownloadParameters { path } = read_query(request.uri())?;
     if !Path::new(&path).is_absolute() {
         let problem = "Path must be an absolute path".to_owned();
         return Err(ApiError::Parameter { name: "path", problem });

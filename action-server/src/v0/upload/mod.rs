@@ -25,7 +25,7 @@ use received_upload::ReceivedUpload;
 
 /// V0's clients send them in the query. The form may also contain them.
 #[derive(Debug, Default, Deserialize)]
-struct Parameters {
+struct UploadParameters {
     destination: Option<String>,
     recursive: Option<String>,
 }
@@ -34,7 +34,7 @@ struct Parameters {
 pub(super) async fn upload_file(State(v0): State<V0>, request: Request) -> Result<Json<Value>, ApiError> {
     let _permit = v0.transfer().await;
     let (parts, body) = request.into_parts();
-    let mut parameters: Parameters = read_query(&parts.uri)?;
+    let mut parameters: UploadParameters = read_query(&parts.uri)?;
     let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let folders = vec![std::env::temp_dir(), v0.working_dir().to_owned()];
     let upload = ReceivedUpload::read(content_type.unwrap_or_default(), body, folders).await?;
