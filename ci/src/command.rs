@@ -32,14 +32,14 @@ pub(crate) fn stream(command: &mut Command, doing: &str) -> Result<()> {
 pub(crate) fn pass_through(command: &mut Command, doing: &str) -> Result<()> {
     interrupt::check()?;
     let mut child = spawn(command, doing)?;
-    let status = wait(&mut child, Until::Interrupted).with_context(|| doing.to_owned())?;
+    let status = wait(&mut child, StopCondition::Interrupted).with_context(|| doing.to_owned())?;
     succeeded(status, doing, "")
 }
 
 /// Runs `command` to completion and returns its stdout. An error contains its stderr.
 pub(crate) fn capture(command: &mut Command, doing: &str) -> Result<String> {
     interrupt::check()?;
-    collect(command, doing, Until::Interrupted)
+    collect(command, doing, StopCondition::Interrupted)
 }
 
 /// Runs `command` to completion and returns its exit status and stdout. For a program that reports findings on stdout and
@@ -48,13 +48,13 @@ pub(crate) fn capture_with_status(command: &mut Command, doing: &str) -> Result<
     interrupt::check()?;
     let mut child = spawn(command.stdout(Stdio::piped()), doing)?;
     let out = read_in_background(child.stdout.take());
-    let status = wait(&mut child, Until::Interrupted).with_context(|| doing.to_owned())?;
-    Ok((status, text_of(out)))
+    let status = wait(&mut child, StopCondition::Interrupted).with_context(|| doing.to_owned())?;
+    Ok((status, into_text(out)))
 }
 
 /// Runs `command` like `capture`, but ignores ^C and stops after `timeout`. For cleanup.
 pub(crate) fn capture_with_timeout(command: &mut Command, doing: &str, timeout: Duration) -> Result<String> {
-    collect(command, doing, Until::Instant(Instant::now() + timeout))
+    collect(command, doing, StopCondition::Instant(Instant::now() + timeout))
 }
 
 /// Starts `command` in its own process group. The caller ends it with `terminate`.
@@ -78,13 +78,13 @@ pub(crate) fn terminate(child: &mut Child) -> Result<ExitStatus> {
     child.wait().context("waiting for a killed child")
 }
 
-enum Until {
+enum StopCondition {
     Interrupted,
     Instant(Instant),
 }
 
-impl Until {
-    fn reached(&self) -> Option<&'static str> {
+impl StopCondition {
+    fn is_met(&self) -> Option<&'static str> {
         match self {
             Self::Interrupted => interrupt::is_requested().then_some("interrupted"),
             Self::Instant(deadline) => (Instant::now() >= *deadline).then_some("timed out"),
@@ -92,13 +92,13 @@ impl Until {
     }
 }
 
-fn collect(command: &mut Command, doing: &str, until: Until) -> Result<String> {
+fn collect(command: &mut Command, doing: &str, until: StopCondition) -> Result<String> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = spawn(command, doing)?;
     let out = read_in_background(child.stdout.take());
     let err = read_in_background(child.stderr.take());
     let status = wait(&mut child, until).with_context(|| doing.to_owned())?;
-    let (out, err) = (text_of(out), text_of(err));
+    let (out, err) = (into_text(out), into_text(err));
     succeeded(status, doing, &err)?;
     Ok(out)
 }
@@ -115,17 +115,17 @@ fn read_in_background(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Ve
     })
 }
 
-fn text_of(reader: JoinHandle<Vec<u8>>) -> String {
+fn into_text(reader: JoinHandle<Vec<u8>>) -> String {
     String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "each wait has a condition of its own")]
-fn wait(child: &mut Child, until: Until) -> Result<ExitStatus> {
+fn wait(child: &mut Child, until: StopCondition) -> Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if let Some(why) = until.reached() {
+        if let Some(why) = until.is_met() {
             terminate(child)?;
             bail!("{why}");
         }

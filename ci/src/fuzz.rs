@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::command;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 use crate::step::Notes;
 use crate::workspace::Workspace;
 
@@ -47,7 +47,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let artifacts = folder.join("artifacts");
     std::fs::create_dir_all(&artifacts).context("cannot create the folder for findings")?;
     let memory = Path::new("/dev/shm");
-    let scratch = Scratch::new_in(if memory.is_dir() { memory } else { &target })?;
+    let scratch = ScratchFolder::new_in(if memory.is_dir() { memory } else { &target })?;
     for (name, runs) in TARGETS {
         let mut fuzzer = Command::new(target.join(TRIPLE).join("release").join(name));
         fuzzer.args(SEARCH_OPTIONS).args([INPUT_TIMEOUT, &format!("-runs={runs}")]);

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::metadata::{Kind, Metadata, Package};
+use crate::metadata::{CargoMetadata, DependencyKind, Package};
 use crate::report;
 use crate::step::Notes;
 use crate::workspace::Workspace;
@@ -53,7 +53,8 @@ const TESTS: &str = "tests";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut cargo = workspace.cargo();
-    let metadata = Metadata::read(cargo.args(["metadata", "--no-deps"]), "reading our crates' dependencies")?;
+    let metadata =
+        CargoMetadata::read(cargo.args(["metadata", "--no-deps"]), "reading our crates' dependencies")?;
     let members: Vec<&Package> = metadata.members().collect();
     let faults = faults(&members);
     if faults.is_empty() {
@@ -78,12 +79,12 @@ fn faults_of(package: &Package, members: &[&Package]) -> Vec<String> {
     for edge in ours {
         let to = edge.name.as_str();
         // A crate may name itself in its dev-dependencies, to enable a feature for its own tests.
-        let itself = to == from && edge.kind == Some(Kind::Dev);
+        let itself = to == from && edge.kind == Some(DependencyKind::Dev);
         if !allowed.contains(&to) && !itself {
             faults.push(format!("{from} must not depend on {to}"));
         }
         let fakes = to == "engine" && edge.features.iter().any(|feature| feature == "testing");
-        if fakes && from != TESTS && edge.kind != Some(Kind::Dev) {
+        if fakes && from != TESTS && edge.kind != Some(DependencyKind::Dev) {
             faults.push(format!("{from} enables engine's `testing` outside its dev-dependencies"));
         }
     }

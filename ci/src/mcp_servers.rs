@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::command;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 use crate::workspace::Workspace;
 
 /// Variable with the folder of the servers: it contains `node_modules` and `python`, an entry for Python's path.
@@ -28,7 +28,7 @@ pub(crate) fn install(workspace: &Workspace) -> Result<PathBuf> {
     if fs::read_to_string(marker(&folder)).is_ok_and(|installed| installed == expected) {
         return Ok(folder);
     }
-    let scratch = Scratch::new_in(&cache)?;
+    let scratch = ScratchFolder::new_in(&cache)?;
     let new = scratch.path().join("packages");
     fs::create_dir(&new).with_context(|| format!("cannot create {}", new.display()))?;
     let mut npm = Command::new("npm");

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::command;
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Metadata {
+pub(crate) struct CargoMetadata {
     pub(crate) packages: Vec<Package>,
     pub(crate) workspace_members: Vec<String>,
     pub(crate) workspace_root: PathBuf,
@@ -30,19 +30,19 @@ pub(crate) struct Package {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<DependencyKind>,
     pub(crate) features: Vec<String>,
 }
 
 /// Kind of a dependency. Cargo omits it for a normal dependency.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum DependencyKind {
     Dev,
     Build,
 }
 
-impl Metadata {
+impl CargoMetadata {
     /// Runs `cargo`, a `cargo metadata` command, and parses its output.
     pub(crate) fn read(cargo: &mut Command, doing: &str) -> Result<Self> {
         let json = command::capture(cargo.args(["--format-version", "1"]), doing)?;

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 /// A process. Its id may be reused by another one; id and start time together are unique.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct ProcessEntry {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
     /// Start time in clock ticks since boot.
@@ -20,13 +20,13 @@ pub(crate) struct Process {
 }
 
 /// Returns all readable processes. Skips those that exit meanwhile.
-pub(crate) fn list() -> Result<Vec<Process>> {
+pub(crate) fn list() -> Result<Vec<ProcessEntry>> {
     let entries = fs::read_dir("/proc").context("cannot list processes")?;
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    Ok(pids.filter_map(Process::read).collect())
+    Ok(pids.filter_map(ProcessEntry::read).collect())
 }
 
-impl Process {
+impl ProcessEntry {
     /// Reads a process. `None` if it has exited.
     pub(crate) fn read(pid: i32) -> Option<Self> {
         let folder = Path::new("/proc").join(pid.to_string());
@@ -99,7 +99,7 @@ mod tests {
         let process = list().unwrap().into_iter().find(|process| process.pid == own).unwrap();
         let name = std::env::current_exe().unwrap().file_name().unwrap().to_string_lossy().into_owned();
         assert!(process.is_program(&[&name]));
-        assert_eq!(Process::read(own), Some(process));
+        assert_eq!(ProcessEntry::read(own), Some(process));
     }
 
     #[test]

@@ -28,12 +28,12 @@ struct CompletedStep {
 }
 
 /// Prints each step's result immediately, and keeps it for the summary.
-pub(crate) struct Report {
+pub(crate) struct StepReport {
     style: Style,
     steps: Vec<CompletedStep>,
 }
 
-impl Report {
+impl StepReport {
     pub(crate) fn new(style: Style) -> Self {
         Self { style, steps: Vec::new() }
     }
@@ -162,7 +162,7 @@ mod tests {
     fn summary_contains_failures_and_notes() {
         let result = Ok(vec!["2 MiB".to_owned()]);
         let budget = CompletedStep { name: "budget", result, took: Duration::from_millis(500) };
-        let report = Report { style: Style::Lines, steps: vec![budget, failed_test()] };
+        let report = StepReport { style: Style::Lines, steps: vec![budget, failed_test()] };
         assert_eq!(report.closing_lines(false), "\n2 steps in 2.0 s: failed: test\n  budget: 2 MiB");
         assert_eq!(report.closing_object(false)["summary"]["failed"], json!(["test"]));
     }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use nix::mount::{MntFlags, umount2};
 
 use crate::command::POLL_INTERVAL;
-use crate::processes::{self, Process};
+use crate::processes::{self, ProcessEntry};
 use crate::report;
 
 /// Name of the file that records the owning process. A folder without it is never removed.
@@ -20,11 +20,11 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A folder that is owned by this process and removed on drop.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct ScratchFolder {
     folder: PathBuf,
 }
 
-impl Scratch {
+impl ScratchFolder {
     /// Creates a folder in `parent`, and removes those of killed runs there.
     pub(crate) fn new_in(parent: &Path) -> Result<Self> {
         const PREFIX: &str = "glovebox-ci-";
@@ -58,14 +58,14 @@ impl Scratch {
 
     fn own(folder: PathBuf) -> Result<Self> {
         let pid = i32::try_from(std::process::id())?;
-        let own = Process::read(pid).context("cannot read our own entry in /proc")?;
+        let own = ProcessEntry::read(pid).context("cannot read our own entry in /proc")?;
         fs::write(folder.join(OWNER_FILE), format!("{} {}", own.pid, own.started))
             .with_context(|| format!("cannot mark {} as ours", folder.display()))?;
         Ok(Self { folder })
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         if let Err(error) = clear(&self.folder) {
             report::note(&format!("cannot remove {}: {error:#}", self.folder.display()));
@@ -78,7 +78,7 @@ fn is_orphan(folder: &Path) -> bool {
     let Ok(owner) = fs::read_to_string(folder.join(OWNER_FILE)) else { return false };
     let Some((pid, started)) = owner.split_once(' ') else { return false };
     let (Ok(pid), Ok(started)) = (pid.parse(), started.parse::<u64>()) else { return false };
-    Process::read(pid).is_none_or(|process| process.started != started)
+    ProcessEntry::read(pid).is_none_or(|process| process.started != started)
 }
 
 /// Kills the daemons that use `folder`, unmounts everything in it, and removes it.
@@ -104,13 +104,15 @@ fn kill_daemons(folder: &Path) -> Result<()> {
     let deadline = Instant::now() + KILL_TIMEOUT;
     loop {
         let all = processes::list()?;
-        let is_daemon = |process: &&Process| process.is_program(DAEMONS) && process.has_argument_with(&text);
+        let is_daemon =
+            |process: &&ProcessEntry| process.is_program(DAEMONS) && process.has_argument_with(&text);
         let daemons: Vec<i32> = all.iter().filter(is_daemon).map(|process| process.pid).collect();
         if daemons.is_empty() || Instant::now() >= deadline {
             return Ok(());
         }
-        let ours = |process: &&Process| daemons.contains(&process.pid) || daemons.contains(&process.parent);
-        all.iter().filter(ours).for_each(Process::kill);
+        let ours =
+            |process: &&ProcessEntry| daemons.contains(&process.pid) || daemons.contains(&process.parent);
+        all.iter().filter(ours).for_each(ProcessEntry::kill);
         thread::sleep(POLL_INTERVAL);
     }
 }
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn folder_is_removed_on_drop() {
         let parent = tempfile::tempdir().unwrap();
-        let scratch = Scratch::new_in(parent.path()).unwrap();
+        let scratch = ScratchFolder::new_in(parent.path()).unwrap();
         fs::write(scratch.path().join("x"), "").unwrap();
         drop(scratch);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
@@ -151,10 +153,10 @@ mod tests {
                 fs::write(folder.join(OWNER_FILE), owner).unwrap();
             }
         }
-        let scratch = Scratch::new_in(parent.path()).unwrap();
+        let scratch = ScratchFolder::new_in(parent.path()).unwrap();
         assert!(!parent.path().join("glovebox-ci-dead").exists());
         assert!(parent.path().join("glovebox-ci-notes").exists());
-        assert!(Scratch::at(scratch.path()).unwrap_err().to_string().contains("in use or not ours"));
+        assert!(ScratchFolder::at(scratch.path()).unwrap_err().to_string().contains("in use or not ours"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Error, Result};
 
-use crate::report::{Report, Style};
+use crate::report::{StepReport, Style};
 use crate::workspace::Workspace;
 use crate::{
     bench, budget, clippy, dependencies, docs, format, fuzz, interrupt, layering, schema, sim, test,
@@ -116,7 +116,7 @@ pub(crate) fn skipped(what: &str, why: Error) -> Result<Notes> {
 
 /// Runs all `steps` and reports each result. Continues after a failure; stops after an interrupt.
 pub(crate) fn run_all(workspace: &Workspace, steps: &[Step], style: Style) -> Result<ExitCode> {
-    let mut report = Report::new(style);
+    let mut report = StepReport::new(style);
     for &step in steps {
         if interrupt::is_requested() {
             break;

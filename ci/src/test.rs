@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::command::{self, POLL_INTERVAL};
-use crate::engine::Engine;
+use crate::engine::ContainerEngine;
 use crate::mcp_servers;
-use crate::processes::{self, Process};
+use crate::processes::{self, ProcessEntry};
 use crate::step::{self, Notes};
 use crate::workspace::{Profile, Workspace};
 
@@ -36,7 +36,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
         }
     };
     let tests = run_tests(workspace, engine.as_ref(), mcp_servers.as_deref());
-    let containers = engine.as_ref().map_or(Ok(Vec::new()), Engine::remaining_containers);
+    let containers = engine.as_ref().map_or(Ok(Vec::new()), ContainerEngine::remaining_containers);
     drop(engine);
     let processes = servers_left(&before);
     combine_failures([
@@ -58,9 +58,9 @@ fn combine_failures(results: [Result<()>; 3]) -> Result<()> {
 }
 
 /// Returns the container engine. `None`, with a note that gives the cause, if there is none.
-pub(crate) fn find_engine(workspace: &Workspace) -> Result<(Option<Engine>, Notes)> {
+pub(crate) fn find_engine(workspace: &Workspace) -> Result<(Option<ContainerEngine>, Notes)> {
     let strict = step::is_strict();
-    match Engine::find(workspace) {
+    match ContainerEngine::find(workspace) {
         Ok(engine) => {
             let notes = engine.missing_images().to_vec();
             if strict && !notes.is_empty() {
@@ -73,13 +73,17 @@ pub(crate) fn find_engine(workspace: &Workspace) -> Result<(Option<Engine>, Note
 }
 
 /// Sets the variables by which tests and benchmarks find the engine.
-pub(crate) fn set_engine_variables(command: &mut Command, engine: Option<&Engine>) {
+pub(crate) fn set_engine_variables(command: &mut Command, engine: Option<&ContainerEngine>) {
     if let Some(engine) = engine {
         command.envs(engine.variables());
     }
 }
 
-fn run_tests(workspace: &Workspace, engine: Option<&Engine>, mcp_servers: Option<&Path>) -> Result<()> {
+fn run_tests(
+    workspace: &Workspace,
+    engine: Option<&ContainerEngine>,
+    mcp_servers: Option<&Path>,
+) -> Result<()> {
     let program = workspace.build_program(Profile::Debug)?; // once: otherwise each test would invoke cargo
     let mut tests = workspace.cargo();
     let nextest =
@@ -92,19 +96,19 @@ fn run_tests(workspace: &Workspace, engine: Option<&Engine>, mcp_servers: Option
     command::stream(&mut tests, "running the tests")
 }
 
-fn servers() -> Result<Vec<Process>> {
+fn servers() -> Result<Vec<ProcessEntry>> {
     let mut all = processes::list()?;
     all.retain(|process| process.is_version_of(SERVER));
     Ok(all)
 }
 
-fn servers_left(before: &[Process]) -> Result<Vec<String>> {
+fn servers_left(before: &[ProcessEntry]) -> Result<Vec<String>> {
     let deadline = Instant::now() + EXIT_GRACE_PERIOD;
     loop {
         let mut left = servers()?;
         left.retain(|process| !before.contains(process));
         if left.is_empty() || Instant::now() >= deadline {
-            return Ok(left.iter().map(Process::describe).collect());
+            return Ok(left.iter().map(ProcessEntry::describe).collect());
         }
         thread::sleep(POLL_INTERVAL);
     }

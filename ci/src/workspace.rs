@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::command;
-use crate::metadata::Metadata;
+use crate::metadata::CargoMetadata;
 
 /// The workspace of the current directory.
 pub(crate) struct Workspace {
@@ -24,7 +24,7 @@ pub(crate) enum Profile {
 impl Workspace {
     pub(crate) fn find() -> Result<Self> {
         let mut cargo = cargo();
-        let metadata = Metadata::read(cargo.args(["metadata", "--no-deps"]), "finding the workspace")?;
+        let metadata = CargoMetadata::read(cargo.args(["metadata", "--no-deps"]), "finding the workspace")?;
         Ok(Self { root: metadata.workspace_root, target: metadata.target_directory })
     }
 

@@ -30,9 +30,9 @@ pub fn to_json(text: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Length and replacement of the token at the start of a non-empty text.
-type Token = (usize, Option<&'static [u8]>);
+type PythonToken = (usize, Option<&'static [u8]>);
 
-fn token(text: &[u8]) -> Token {
+fn token(text: &[u8]) -> PythonToken {
     const NULL: Option<&[u8]> = Some(b"null");
     let is_number = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
     match text {
@@ -49,7 +49,7 @@ fn token(text: &[u8]) -> Token {
     }
 }
 
-fn string_token(text: &[u8]) -> Token {
+fn string_token(text: &[u8]) -> PythonToken {
     match (code_unit(text), text) {
         (Some(0xD800..=0xDBFF), _) if matches!(text.get(6..).and_then(code_unit), Some(0xDC00..=0xDFFF)) => {
             (12, None)

@@ -9,7 +9,7 @@ mod reasons;
 
 use anyhow::{Result, bail};
 
-use crate::metadata::{Metadata, Package};
+use crate::metadata::{CargoMetadata, Package};
 use crate::report;
 use crate::step::Notes;
 use crate::workspace::Workspace;
@@ -17,7 +17,7 @@ use crate::workspace::Workspace;
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut cargo = workspace.cargo();
     cargo.args(["metadata", "--locked", "--all-features"]);
-    let metadata = Metadata::read(&mut cargo, "reading all dependencies")?;
+    let metadata = CargoMetadata::read(&mut cargo, "reading all dependencies")?;
     let mut faults = faults(&metadata.packages);
     for package in metadata.members() {
         faults.extend(reasons::missing_in(workspace, &package.manifest_path)?);

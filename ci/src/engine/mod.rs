@@ -14,63 +14,63 @@ use anyhow::{Context as _, Result};
 
 use self::daemon::Daemon;
 use self::docker::{Container, ContainerFilter, Docker};
-use self::images::Image;
+use self::images::TestImage;
 use crate::interrupt;
 use crate::report;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 use crate::workspace::Workspace;
 
 /// Default socket of an installed engine.
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 
 /// An engine with the test images.
-pub(crate) struct Engine {
-    host: Host,
-    images: Images,
+pub(crate) struct ContainerEngine {
+    host: EngineHost,
+    images: TestImages,
 }
 
-enum Host {
+enum EngineHost {
     /// The machine's own engine. `before` are glovebox's containers that existed at the start.
     Shared {
         docker: Docker,
         before: Vec<Container>,
-        imported: Vec<Image>,
+        imported: Vec<TestImage>,
     },
     Private(Daemon),
 }
 
 /// The test images, and error messages of those that could not be made.
 #[derive(Default)]
-struct Images {
-    available: Vec<Image>,
+struct TestImages {
+    available: Vec<TestImage>,
     missing: Vec<String>,
 }
 
-impl Engine {
+impl ContainerEngine {
     /// Finds the engine of this machine, or starts a private one.
     pub(crate) fn find(workspace: &Workspace) -> Result<Self> {
         let host = match find_engine() {
             Some(docker) => {
                 let before = docker.containers(ContainerFilter::Labelled)?;
-                Host::Shared { docker, before, imported: Vec::new() }
+                EngineHost::Shared { docker, before, imported: Vec::new() }
             }
-            None => Host::Private(Daemon::start(Scratch::new_in(&std::env::temp_dir())?)?),
+            None => EngineHost::Private(Daemon::start(ScratchFolder::new_in(&std::env::temp_dir())?)?),
         };
         Self::with_images(host, workspace)
     }
 
     fn private(folder: Option<&Path>, workspace: &Workspace) -> Result<Self> {
         let folder = match folder {
-            Some(folder) => Scratch::at(folder),
-            None => Scratch::new_in(&std::env::temp_dir()),
+            Some(folder) => ScratchFolder::at(folder),
+            None => ScratchFolder::new_in(&std::env::temp_dir()),
         }?;
-        Self::with_images(Host::Private(Daemon::start(folder)?), workspace)
+        Self::with_images(EngineHost::Private(Daemon::start(folder)?), workspace)
     }
 
-    fn with_images(host: Host, workspace: &Workspace) -> Result<Self> {
-        let mut engine = Self { host, images: Images::default() };
+    fn with_images(host: EngineHost, workspace: &Workspace) -> Result<Self> {
+        let mut engine = Self { host, images: TestImages::default() };
         let cache = workspace.cache()?;
-        for image in Image::ALL {
+        for image in TestImage::ALL {
             interrupt::check()?;
             match engine.prepare(image, &cache) {
                 Ok(()) => engine.images.available.push(image),
@@ -81,12 +81,12 @@ impl Engine {
         Ok(engine)
     }
 
-    fn prepare(&mut self, image: Image, cache: &Path) -> Result<()> {
+    fn prepare(&mut self, image: TestImage, cache: &Path) -> Result<()> {
         if self.docker().has_image(image.name()) {
             return Ok(());
         }
         self.docker().import(&image.root(cache)?, image.name())?;
-        if let Host::Shared { imported, .. } = &mut self.host {
+        if let EngineHost::Shared { imported, .. } = &mut self.host {
             imported.push(image);
         }
         Ok(())
@@ -106,8 +106,8 @@ impl Engine {
     /// Returns the names of the containers that were created since the start and not removed.
     pub(crate) fn remaining_containers(&self) -> Result<Vec<String>> {
         let left = match &self.host {
-            Host::Private(daemon) => daemon.docker.containers(ContainerFilter::All)?,
-            Host::Shared { docker, before, .. } => {
+            EngineHost::Private(daemon) => daemon.docker.containers(ContainerFilter::All)?,
+            EngineHost::Shared { docker, before, .. } => {
                 let mut now = docker.containers(ContainerFilter::Labelled)?;
                 now.retain(|container| !before.contains(container));
                 now
@@ -118,17 +118,17 @@ impl Engine {
 
     fn docker(&self) -> &Docker {
         match &self.host {
-            Host::Shared { docker, .. } => docker,
-            Host::Private(daemon) => &daemon.docker,
+            EngineHost::Shared { docker, .. } => docker,
+            EngineHost::Private(daemon) => &daemon.docker,
         }
     }
 }
 
 /// Removes the imported images of a shared engine. Remaining containers are reported, not removed, because they may be
 /// sandboxes of a user.
-impl Drop for Engine {
+impl Drop for ContainerEngine {
     fn drop(&mut self) {
-        let Host::Shared { docker, imported, .. } = &self.host else { return };
+        let EngineHost::Shared { docker, imported, .. } = &self.host else { return };
         for image in imported {
             docker.remove_image(image.name()).unwrap_or_else(|error| report::note(&format!("{error:#}")));
         }
@@ -152,14 +152,15 @@ fn find_engine() -> Option<Docker> {
 /// Runs `cargo ci engine`: a private engine with the images, until ^C.
 #[expect(clippy::needless_pass_by_value, reason = "the engine owns the folder")]
 pub(crate) fn run(workspace: &Workspace, folder: Option<PathBuf>) -> Result<()> {
-    let mut engine = Engine::private(folder.as_deref(), workspace).context("starting a container engine")?;
+    let mut engine =
+        ContainerEngine::private(folder.as_deref(), workspace).context("starting a container engine")?;
     engine.missing_images().iter().for_each(|missing| report::note(missing));
     for (name, value) in engine.variables() {
         report::print(&format!("export {name}={value}"))?;
     }
     report::note("^C stops and removes the engine");
     while !interrupt::is_requested() {
-        if let Host::Private(daemon) = &mut engine.host {
+        if let EngineHost::Private(daemon) = &mut engine.host {
             daemon.check_alive()?;
         }
         thread::sleep(Duration::from_millis(200));

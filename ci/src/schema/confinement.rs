@@ -1,6 +1,6 @@
 //! Isolation of a program as user `nobody` in its own mount and process namespaces, so that it cannot change the machine.
 //!
-//! Requires root and permission to create namespaces. The isolated program is killed when its [`Server`] is dropped, and
+//! Requires root and permission to create namespaces. The isolated program is killed when its [`IsolatedServer`] is dropped, and
 //! when this program is killed.
 
 use std::fs;
@@ -57,12 +57,12 @@ impl Confinement {
 
 /// An isolated action server.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct IsolatedServer {
     child: Child,
     address: SocketAddr,
 }
 
-impl Server {
+impl IsolatedServer {
     /// Starts the server and waits until it accepts requests with the key.
     pub(super) fn start(confinement: &Confinement, program: &Path) -> Result<Self> {
         let address = free_address().context("cannot find a free port")?;
@@ -124,7 +124,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for IsolatedServer {
     fn drop(&mut self) {
         // Fails only if the server has already exited.
         let _ = command::terminate(&mut self.child);
@@ -140,12 +140,14 @@ fn free_address() -> io::Result<SocketAddr> {
 mod tests {
     use super::*;
 
-    /// What `script` prints in there; nothing where nothing can be confined, which the step tells.
-    fn said(script: &str) -> Option<String> {
+    /// Returns the output of `script` in the isolation. `None` if this machine cannot isolate, which the step reports.
+    fn output(script: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let confinement = Confinement::new(&folder.path().join("root")).ok()?;
         let shell = Path::new("/bin/sh");
-        Some(command::capture(&mut confinement.command(shell, &["-c", script]), "speaking").unwrap())
+        Some(
+            command::capture(&mut confinement.command(shell, &["-c", script]), "running the script").unwrap(),
+        )
     }
 
     #[test]
@@ -153,23 +155,23 @@ mod tests {
         let script = "while read -r name value; do case $name in Uid:|Gid:|CapEff:|NoNewPrivs:) echo $value; esac; \
                       done </proc/self/status; set -- /proc/[0-9]*; echo $#; \
                       for other in /etc /home /root /usr /var; do [ ! -e $other ] || echo $other; done";
-        let Some(said) = said(script) else { return };
+        let Some(output) = output(script) else { return };
         let nobody = "65534 65534 65534 65534";
         let expected = format!("{nobody}\n{nobody}\n0000000000000000\n1\n2\n");
-        assert_eq!(said, expected);
+        assert_eq!(output, expected);
     }
 
     #[test]
     fn confined_program_changes_only_its_own_files() {
         let script = "for file in /x /bin/x /dev/x /proc/sys/kernel/hostname /space/x; do \
                       (echo x >$file) 2>/dev/null && echo $file; done; :";
-        assert!(said(script).is_none_or(|said| said == "/space/x\n"));
+        assert!(output(script).is_none_or(|output| output == "/space/x\n"));
     }
 
     #[test]
     fn confined_program_reads_the_key_but_not_our_environment() {
         let script = "read -r key; echo $key; set | grep -c CARGO 2>/dev/null; while read -r line; do case $line in \
                       *CARGO*) echo $line; esac; done </proc/self/environ; :";
-        assert!(said(script).is_none_or(|said| said == "schema\n"));
+        assert!(output(script).is_none_or(|output| output == "schema\n"));
     }
 }

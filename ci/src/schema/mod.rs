@@ -14,17 +14,17 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::command;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 use crate::step::{self, Notes};
 use crate::workspace::Workspace;
-use confinement::{Confinement, Server};
+use confinement::{Confinement, IsolatedServer};
 use schemathesis::Schemathesis;
 
 /// The API's document, relative to the root.
 const DOCUMENT: &str = "action-server/openapi.json";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
-    let scratch = Scratch::new_in(&workspace.cache()?)?;
+    let scratch = ScratchFolder::new_in(&workspace.cache()?)?;
     let (confinement, schemathesis) = match prepare(workspace, &scratch) {
         Ok(parts) => parts,
         Err(error) => return step::skipped("requests derived from the API's document", error),
@@ -38,13 +38,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let file = scratch.path().join("openapi.json");
     fs::write(&file, document::bounded(document)?.to_string())
         .with_context(|| format!("cannot write {}", file.display()))?;
-    let mut server = Server::start(&confinement, &workspace.program("action-server"))?;
+    let mut server = IsolatedServer::start(&confinement, &workspace.program("action-server"))?;
     let tested = schemathesis.run(&file, &server, scratch.path());
     // A server that has exited explains failed requests.
     server.check_alive()?;
     Ok(vec![tested?])
 }
 
-fn prepare(workspace: &Workspace, scratch: &Scratch) -> Result<(Confinement, Schemathesis)> {
+fn prepare(workspace: &Workspace, scratch: &ScratchFolder) -> Result<(Confinement, Schemathesis)> {
     Ok((Confinement::new(&scratch.path().join("root"))?, Schemathesis::install(workspace)?))
 }

@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::confinement::{KEY, KEY_HEADER, Server};
+use super::confinement::{IsolatedServer, KEY, KEY_HEADER};
 use crate::command;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 use crate::workspace::Workspace;
 
 /// All packages with their versions.
@@ -41,7 +41,7 @@ impl Schemathesis {
         if fs::read_to_string(&installed).is_ok_and(|installed| installed == REQUIREMENTS) {
             return Ok(Self { packages });
         }
-        let scratch = Scratch::new_in(&cache)?;
+        let scratch = ScratchFolder::new_in(&cache)?;
         let (list, target) = (scratch.path().join("requirements.txt"), scratch.path().join("packages"));
         fs::write(&list, REQUIREMENTS).with_context(|| format!("cannot write {}", list.display()))?;
         let mut pip = Command::new("python3");
@@ -66,7 +66,7 @@ impl Schemathesis {
     }
 
     /// Sends the requests derived from `document` and returns a summary.
-    pub(super) fn run(&self, document: &Path, server: &Server, scratch: &Path) -> Result<String> {
+    pub(super) fn run(&self, document: &Path, server: &IsolatedServer, scratch: &Path) -> Result<String> {
         let summary = scratch.join("summary.json");
         let mut tests = Command::new("python3");
         tests.args(["-m", "schemathesis.cli", "run"]).arg(document);

@@ -346,7 +346,7 @@ fn events_of_one_response_share_its_text() {
 }
 
 #[test]
-fn a_changed_event_is_written_with_its_change() {
+fn changed_event_is_written_with_its_change() {
     let mut event = Event::from_value(&run(json!({"command": "ls", "keep_prompt": true}))).unwrap();
     let EventBody::Action(Action::Run(action)) = &mut event.body else { panic!("a run") };
     action.command = "pwd".into();
@@ -385,7 +385,7 @@ fn errors_name_the_field_and_the_problem() {
 }
 
 #[test]
-fn a_missing_field_of_the_envelope_is_named() {
+fn error_names_a_missing_field_of_the_envelope() {
     let mut value = run(json!({"command": "ls"}));
     value.as_object_mut().unwrap().remove("timestamp");
     let error = Event::from_value(&value).unwrap_err();
@@ -418,7 +418,7 @@ fn every_agent_state_has_the_name_that_serde_gives_it() {
 }
 
 #[test]
-fn an_observation_round_trips_without_an_envelope() {
+fn observation_round_trips_without_an_envelope() {
     let text =
         r#"{"observation":"run","content":"hi\n","extras":{"command":"echo hi","metadata":{"exit_code":0}}}"#;
     let observation: crate::Observation = serde_json::from_str(text).unwrap();
