@@ -23,45 +23,49 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(15);
 
 /// Runs `command` to completion with its stdout redirected to our stderr.
-pub(crate) fn stream(command: &mut Command, doing: &str) -> Result<()> {
+pub(crate) fn stream(command: &mut Command, operation: &str) -> Result<()> {
     command.stdout(Stdio::from(stderr()));
-    pass_through(command, doing)
+    pass_through(command, operation)
 }
 
 /// Runs `command` to completion with our stdout, for a program whose output is the result.
-pub(crate) fn pass_through(command: &mut Command, doing: &str) -> Result<()> {
+pub(crate) fn pass_through(command: &mut Command, operation: &str) -> Result<()> {
     interrupt::check()?;
-    let mut child = spawn(command, doing)?;
-    let status = wait(&mut child, StopCondition::Interrupted).with_context(|| doing.to_owned())?;
-    succeeded(status, doing, "")
+    let mut child = spawn(command, operation)?;
+    let status = wait(&mut child, StopCondition::Interrupted).with_context(|| operation.to_owned())?;
+    succeeded(status, operation, "")
 }
 
 /// Runs `command` to completion and returns its stdout. An error contains its stderr.
-pub(crate) fn capture(command: &mut Command, doing: &str) -> Result<String> {
+pub(crate) fn capture(command: &mut Command, operation: &str) -> Result<String> {
     interrupt::check()?;
-    collect(command, doing, StopCondition::Interrupted)
+    collect(command, operation, StopCondition::Interrupted)
 }
 
 /// Runs `command` to completion and returns its exit status and stdout. For a program that reports findings on stdout and
 /// exits with an error code. Its stderr is inherited.
-pub(crate) fn capture_with_status(command: &mut Command, doing: &str) -> Result<(ExitStatus, String)> {
+pub(crate) fn capture_with_status(command: &mut Command, operation: &str) -> Result<(ExitStatus, String)> {
     interrupt::check()?;
-    let mut child = spawn(command.stdout(Stdio::piped()), doing)?;
+    let mut child = spawn(command.stdout(Stdio::piped()), operation)?;
     let out = read_in_background(child.stdout.take());
-    let status = wait(&mut child, StopCondition::Interrupted).with_context(|| doing.to_owned())?;
+    let status = wait(&mut child, StopCondition::Interrupted).with_context(|| operation.to_owned())?;
     Ok((status, into_text(out)))
 }
 
 /// Runs `command` like `capture`, but ignores ^C and stops after `timeout`. For cleanup.
-pub(crate) fn capture_with_timeout(command: &mut Command, doing: &str, timeout: Duration) -> Result<String> {
-    collect(command, doing, StopCondition::Instant(Instant::now() + timeout))
+pub(crate) fn capture_with_timeout(
+    command: &mut Command,
+    operation: &str,
+    timeout: Duration,
+) -> Result<String> {
+    collect(command, operation, StopCondition::Instant(Instant::now() + timeout))
 }
 
 /// Starts `command` in its own process group. The caller ends it with `terminate`.
-pub(crate) fn spawn(command: &mut Command, doing: &str) -> Result<Child> {
+pub(crate) fn spawn(command: &mut Command, operation: &str) -> Result<Child> {
     command.stdin(Stdio::null()).process_group(0);
     let program = command.get_program().to_owned();
-    command.spawn().with_context(|| format!("{doing}: starting {}", program.display()))
+    command.spawn().with_context(|| format!("{operation}: starting {}", program.display()))
 }
 
 /// Terminates a child and its process group, and kills them after the grace period.
@@ -92,14 +96,14 @@ impl StopCondition {
     }
 }
 
-fn collect(command: &mut Command, doing: &str, until: StopCondition) -> Result<String> {
+fn collect(command: &mut Command, operation: &str, until: StopCondition) -> Result<String> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = spawn(command, doing)?;
+    let mut child = spawn(command, operation)?;
     let out = read_in_background(child.stdout.take());
     let err = read_in_background(child.stderr.take());
-    let status = wait(&mut child, until).with_context(|| doing.to_owned())?;
+    let status = wait(&mut child, until).with_context(|| operation.to_owned())?;
     let (out, err) = (into_text(out), into_text(err));
-    succeeded(status, doing, &err)?;
+    succeeded(status, operation, &err)?;
     Ok(out)
 }
 
@@ -139,11 +143,11 @@ fn signal_group(child: &Child, signal: Signal) {
     let _ = killpg(Pid::from_raw(group), signal);
 }
 
-fn succeeded(status: ExitStatus, doing: &str, stderr: &str) -> Result<()> {
+fn succeeded(status: ExitStatus, operation: &str, stderr: &str) -> Result<()> {
     match (status.success(), stderr.trim()) {
         (true, _) => Ok(()),
-        (false, "") => bail!("{doing}: {status}"),
-        (false, stderr) => bail!("{doing}: {status}\n{stderr}"),
+        (false, "") => bail!("{operation}: {status}"),
+        (false, stderr) => bail!("{operation}: {status}\n{stderr}"),
     }
 }
 

@@ -44,10 +44,10 @@ pub(crate) enum DependencyKind {
 
 impl CargoMetadata {
     /// Runs `cargo`, a `cargo metadata` command, and parses its output.
-    pub(crate) fn read(cargo: &mut Command, doing: &str) -> Result<Self> {
-        let json = command::capture(cargo.args(["--format-version", "1"]), doing)?;
+    pub(crate) fn read(cargo: &mut Command, operation: &str) -> Result<Self> {
+        let json = command::capture(cargo.args(["--format-version", "1"]), operation)?;
         serde_json::from_str(&json)
-            .with_context(|| format!("{doing}: cannot parse the output of cargo metadata"))
+            .with_context(|| format!("{operation}: cannot parse the output of cargo metadata"))
     }
 
     /// Returns the packages of this workspace.
