@@ -260,16 +260,16 @@ fn volume_that_a_link_in_the_workspace_leads_to_is_refused() {
 fn own_agents_that_the_sandbox_can_write_need_trust() {
     let home = Home::new();
     let model = home.script(&json!([bash("cat agents/helper.md"), finish()]));
-    home.write("work/agents/helper.md", "Helps.");
+    home.write("project/agents/helper.md", "Helps.");
     home.write(".glovebox/config.toml", "[agent.lead]\ndelegates = [\"helper\"]\n");
-    std::os::unix::fs::symlink("../work/agents", home.path().join(".glovebox/agents")).unwrap();
+    std::os::unix::fs::symlink("../project/agents", home.path().join(".glovebox/agents")).unwrap();
     // As the agent and as a delegate.
-    let arguments = |agent| ["-l", &model, "-c", agent, "-d", "work"];
+    let arguments = |agent| ["-l", &model, "-c", agent, "-d", "project"];
     for agent in ["helper", "lead"] {
         let parts = ["agents/helper.md is not trusted", "configuration that the sandbox can write"];
         refused(run_in(&home, home.path(), &arguments(agent)), &parts);
     }
-    home.run(&["trust", "work/agents/helper.md"]).expect(0);
+    home.run(&["trust", "project/agents/helper.md"]).expect(0);
     for agent in ["helper", "lead"] {
         let events = run_in(&home, home.path(), &arguments(agent)).expect(0).events();
         // It has no key, so it is not hidden from the sandbox.

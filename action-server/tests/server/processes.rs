@@ -314,7 +314,7 @@ async fn cancelled_command_does_not_kill_another_process_s_daemon() {
     assert_eq!(server.send(Method::DELETE, "/v1/actions/a", "").await.status, 204);
     command.await.unwrap().answer();
     fs::write(&gate, "alive").unwrap();
-    wait_until("the daemon goes on", || {
+    wait_until("the daemon continues", || {
         fs::read_to_string(server.file("opened")).is_ok_and(|text| text == "alive")
     });
 }

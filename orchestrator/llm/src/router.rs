@@ -1,7 +1,7 @@
 //! Routes requests to one of two models: V0's `multimodal_router`.
 //!
 //! A request goes to the secondary, cheaper model unless it has images or exceeds that model's context window. Each request
-//! is routed anew, so that the secondary model is used again after a condensation. The usage names the model that responded.
+//! is routed again, so that the secondary model is used again after a condensation. The usage names the model that responded.
 
 use std::sync::Arc;
 

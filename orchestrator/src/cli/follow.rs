@@ -18,7 +18,7 @@ pub(super) struct TerminalFollower<'a> {
     pub(super) output: Output,
     /// The first event to show.
     pub(super) from: EventId,
-    /// Whether an agent that asks a question is told to continue, if no user is at the terminal.
+    /// Whether an agent that asks a question is requested to continue if no user is at the terminal.
     pub(super) auto_continue: bool,
     /// Description of the sandbox's network.
     pub(super) network: &'a str,

@@ -71,8 +71,8 @@ fn list_names_failed_runtimes_when_no_runtime_is_given() {
     let fixture = SandboxFixture::local();
     let list = |more: &[&str]| {
         let mut command = fixture.home.glovebox(&[&["sandbox", "ls", "--json"], more].concat());
-        let nobody = format!("unix://{}", fixture.home.path().join("no.sock").display());
-        let output = command.env("DOCKER_HOST", nobody).output().unwrap();
+        let no_engine = format!("unix://{}", fixture.home.path().join("no.sock").display());
+        let output = command.env("DOCKER_HOST", no_engine).output().unwrap();
         (output.status.code(), output.stdout, String::from_utf8(output.stderr).unwrap())
     };
     let (code, stdout, stderr) = list(&[]);
@@ -93,12 +93,12 @@ fn list_names_failed_runtimes_when_no_runtime_is_given() {
 #[test]
 fn sandbox_is_found_without_naming_its_runtime() {
     for fixture in SandboxFixture::all() {
-        let (name, nobody) =
+        let (name, no_engine) =
             (fixture.name(), format!("unix://{}", fixture.home.path().join("no.sock").display()));
         let run = |arguments: &[&str]| {
             let mut command = fixture.home.glovebox(&[&["sandbox"], arguments].concat());
             match fixture.runtime {
-                "local" => command.env("RUNTIME", "docker").env("DOCKER_HOST", &nobody),
+                "local" => command.env("RUNTIME", "docker").env("DOCKER_HOST", &no_engine),
                 _ => command.env("RUNTIME", "local"),
             };
             let output = command.output().unwrap();
@@ -106,8 +106,8 @@ fn sandbox_is_found_without_naming_its_runtime() {
             (output.status.code(), text(output.stdout), text(output.stderr))
         };
         assert_eq!(run(&["exec", &name, "--", "echo", "hi"]), (Some(0), "hi\n".into(), String::new()));
-        let (code, _, stderr) = run(&["exec", "nobody", "--", "true"]);
-        assert!(code == Some(2) && stderr.contains("there is no sandbox nobody at "), "{stderr}");
+        let (code, _, stderr) = run(&["exec", "missing", "--", "true"]);
+        assert!(code == Some(2) && stderr.contains("there is no sandbox missing at "), "{stderr}");
         // Whether it is there cannot be known.
         assert_eq!(stderr.contains("docker is unknown: "), fixture.runtime == "local", "{stderr}");
         let (code, used, stderr) = run(&["stats", "--json"]);

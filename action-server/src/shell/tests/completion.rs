@@ -122,8 +122,8 @@ on_every_shell! {
     async fn static_action_runs_while_the_session_is_busy(fixture) {
         let cancel = CancellationToken::new();
         let busy = fixture.start_running("echo busy; sleep 1000", "busy", cancel.clone()).await;
-        let fresh = RunAction { is_static: true, ..action("echo beside") };
-        assert_eq!(fixture.act(fresh, None, CancellationToken::new()).await.content, "beside");
+        let fresh = RunAction { is_static: true, ..action("echo other") };
+        assert_eq!(fixture.act(fresh, None, CancellationToken::new()).await.content, "other");
         cancel.cancel();
         assert_eq!(busy.await.unwrap().metadata.exit_code, 137);
     }
