@@ -1,4 +1,4 @@
-//! Message channel to a running browser. Messages are source whole, and received in order.
+//! Message channel to a running browser. Messages are written whole, and received in order.
 //!
 //! One task supervises the program that forwards the pipes, until it exits or the link is dropped. A broken connection ends
 //! the program and the link. The browser continues, and a new link can attach to it.

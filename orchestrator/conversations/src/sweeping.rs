@@ -74,7 +74,7 @@ impl Sweep {
         Self { task: AbortOnDropHandle::new(task), shutdown }
     }
 
-    /// Stops sweeping. Waits up to [`SWEEP_TIMEOUT`] for a running sweep.
+    /// Stops sweeping. Waits up to 2 seconds for a running sweep.
     pub async fn finish(self) {
         self.shutdown.cancel();
         let _ = timeout(SWEEP_TIMEOUT, self.task).await;

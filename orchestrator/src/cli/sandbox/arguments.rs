@@ -1,5 +1,7 @@
 //! Arguments that the commands of `glovebox sandbox` share.
 
+use std::sync::Arc;
+
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use engine::sandbox::{Sandbox, SandboxSummary};
 
@@ -49,7 +51,7 @@ impl SandboxChoice {
     pub(super) async fn find(
         &self,
         overrides: &Overrides,
-    ) -> anyhow::Result<(SandboxRuntime, SandboxSummary)> {
+    ) -> anyhow::Result<(Arc<SandboxRuntime>, SandboxSummary)> {
         SandboxRuntimes::open(&self.runtime, overrides).await?.find(&self.name).await
     }
 
@@ -57,7 +59,7 @@ impl SandboxChoice {
     pub(super) async fn connect(
         &self,
         overrides: &Overrides,
-    ) -> anyhow::Result<(SandboxRuntime, Box<dyn Sandbox>)> {
+    ) -> anyhow::Result<(Arc<SandboxRuntime>, Box<dyn Sandbox>)> {
         SandboxRuntimes::open(&self.runtime, overrides).await?.connect(&self.name).await
     }
 }

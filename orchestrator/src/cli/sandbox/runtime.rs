@@ -12,7 +12,6 @@ use crate::config::{Config, Overrides};
 use crate::exit::UsageError;
 
 /// A runtime that provisions sandboxes.
-#[derive(Clone)]
 pub(super) struct SandboxRuntime {
     pub(super) config: Config,
     pub(super) state_dir: StateDir,

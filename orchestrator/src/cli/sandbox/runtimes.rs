@@ -1,5 +1,6 @@
 //! The runtimes that are searched for a sandbox: the requested one, or all that may have sandboxes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use conversations::find_by_prefix;
@@ -20,8 +21,8 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One or more runtimes.
 pub(super) struct SandboxRuntimes {
-    configured: SandboxRuntime,
-    others: Vec<SandboxRuntime>,
+    configured: Arc<SandboxRuntime>,
+    others: Vec<Arc<SandboxRuntime>>,
     /// Runtimes whose provider could not be created.
     failures: Vec<RuntimeFailure>,
 }
@@ -30,7 +31,7 @@ pub(super) struct SandboxRuntimes {
 type RuntimeFailure = (&'static str, anyhow::Error);
 
 /// A runtime and its sandboxes.
-type RuntimeSandboxes<'a> = (&'a SandboxRuntime, Vec<SandboxSummary>);
+type RuntimeSandboxes<'a> = (&'a Arc<SandboxRuntime>, Vec<SandboxSummary>);
 
 impl SandboxRuntimes {
     pub(super) async fn open(choice: &RuntimeChoice, overrides: &Overrides) -> anyhow::Result<Self> {
@@ -59,12 +60,12 @@ impl SandboxRuntimes {
             match compose::provider(&config, &configured.state_dir) {
                 Ok(provider) => {
                     let state_dir = configured.state_dir.clone();
-                    others.push(SandboxRuntime { config, state_dir, provider });
+                    others.push(Arc::new(SandboxRuntime { config, state_dir, provider }));
                 }
                 Err(error) => failures.push((runtime.name(), error)),
             }
         }
-        Self { configured, others, failures }
+        Self { configured: Arc::new(configured), others, failures }
     }
 
     /// Returns the configured runtime.
@@ -72,7 +73,7 @@ impl SandboxRuntimes {
         &self.configured
     }
 
-    fn all(&self) -> impl Iterator<Item = &SandboxRuntime> {
+    fn all(&self) -> impl Iterator<Item = &Arc<SandboxRuntime>> {
         std::iter::once(&self.configured).chain(&self.others)
     }
 
@@ -108,24 +109,27 @@ impl SandboxRuntimes {
     pub(super) async fn list(
         &self,
         is_match: impl Fn(&SandboxSummary) -> bool,
-    ) -> anyhow::Result<Vec<(SandboxRuntime, SandboxSummary)>> {
+    ) -> anyhow::Result<Vec<(Arc<SandboxRuntime>, SandboxSummary)>> {
         let mut found = Vec::new();
         for (runtime, sandboxes) in self.list_by_runtime().await? {
             let matching = sandboxes.into_iter().filter(|summary| is_match(summary));
-            found.extend(matching.map(|summary| (runtime.clone(), summary)));
+            found.extend(matching.map(|summary| (Arc::clone(runtime), summary)));
         }
         Ok(found)
     }
 
     /// Finds a sandbox by name, in the configured runtime first. Fails if there is none.
-    pub(super) async fn find(&self, name: &SandboxName) -> anyhow::Result<(SandboxRuntime, SandboxSummary)> {
+    pub(super) async fn find(
+        &self,
+        name: &SandboxName,
+    ) -> anyhow::Result<(Arc<SandboxRuntime>, SandboxSummary)> {
         let (mut searched, mut failures) = (Vec::new(), Vec::new());
         for runtime in self.all() {
             let runtime_name = runtime.provider.runtime();
             match list(runtime, LIST_TIMEOUT).await {
                 Ok(sandboxes) => {
                     if let Some(summary) = find_by_name(&sandboxes, name)? {
-                        return Ok((runtime.clone(), summary));
+                        return Ok((Arc::clone(runtime), summary));
                     }
                     searched.push(runtime_name);
                 }
@@ -148,8 +152,8 @@ impl SandboxRuntimes {
     pub(super) async fn find_all(
         &self,
         names: &[SandboxName],
-    ) -> anyhow::Result<(Vec<(SandboxRuntime, SandboxSummary)>, Exit)> {
-        let (mut found, mut exit) = (Vec::<(SandboxRuntime, SandboxSummary)>::new(), Exit::Finished);
+    ) -> anyhow::Result<(Vec<(Arc<SandboxRuntime>, SandboxSummary)>, Exit)> {
+        let (mut found, mut exit) = (Vec::<(Arc<SandboxRuntime>, SandboxSummary)>::new(), Exit::Finished);
         for name in names {
             match self.find(name).await {
                 Ok((_, summary)) if found.iter().any(|(_, known)| known.sandbox == summary.sandbox) => {}
@@ -167,7 +171,7 @@ impl SandboxRuntimes {
     pub(super) async fn connect(
         &self,
         name: &SandboxName,
-    ) -> anyhow::Result<(SandboxRuntime, Box<dyn Sandbox>)> {
+    ) -> anyhow::Result<(Arc<SandboxRuntime>, Box<dyn Sandbox>)> {
         let (runtime, summary) = self.find(name).await?;
         let sandbox = runtime.connect(&summary).await?;
         Ok((runtime, sandbox))
