@@ -138,7 +138,7 @@ async fn start_fails_when_server_is_for_another_processor() {
     let folder: TempDir = tempfile::tempdir().unwrap();
     let server = foreign_program(folder.path());
     let (line, logs, took) = failed_start(&backend, &server, Duration::from_secs(10)).await;
-    assert!(line.contains("made for arm64 and the engine's machine is amd64"), "{line}\n{logs}");
+    assert!(line.contains("built for arm64, but the engine's machine is amd64"), "{line}\n{logs}");
     assert!(took < Duration::from_secs(10) + ERROR_TIMEOUT, "{took:?}");
 }
 
