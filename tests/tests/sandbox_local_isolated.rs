@@ -340,7 +340,7 @@ fn start_is_refused_when_no_namespace_can_be_created() {
     let refused = command.output().unwrap();
     let text = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success(), "{text}");
-    assert!(text.contains("unsharing namespaces") && text.contains("--unsafe-local"), "{text}");
+    assert!(text.contains("cannot unshare namespaces") && text.contains("--unsafe-local"), "{text}");
 }
 
 #[tokio::test]

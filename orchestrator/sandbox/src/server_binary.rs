@@ -49,26 +49,26 @@ impl ServerBinary {
     /// # Errors
     /// The file cannot be written or found.
     pub async fn path(&self) -> Result<PathBuf, SandboxError> {
-        let (doing, found) = match &self.source {
-            Source::File(path) => (format!("finding the action server {}", path.display()), {
-                tokio::fs::canonicalize(path).await
+        match &self.source {
+            Source::File(path) => tokio::fs::canonicalize(path).await.map_err(|source| {
+                SandboxError::host("find", format_args!("the action server {}", path.display()), source)
             }),
             Source::Embedded { cache } => {
                 let path = cache.join(EMBEDDED_NAME.as_str());
-                let doing = format!("unpacking the action server to {}", path.display());
-                (doing, spawn_blocking(move || unpack(&path)).await.unwrap_or_else(|panic| Err(panic.into())))
+                let subject = format!("the action server to {}", path.display());
+                let unpacked = spawn_blocking(move || unpack(&path)).await;
+                let unpacked = unpacked.unwrap_or_else(|panic| Err(panic.into()));
+                unpacked.map_err(|source| SandboxError::host("unpack", subject, source))
             }
-        };
-        found.map_err(|source| SandboxError::Host { doing, source })
+        }
     }
 
     /// Returns the content of the file, for remote hosts.
     pub(crate) async fn bytes(&self) -> Result<Vec<u8>, SandboxError> {
         match &self.source {
             Source::Embedded { .. } => Ok(EMBEDDED.to_vec()),
-            Source::File(path) => tokio::fs::read(path).await.map_err(|source| SandboxError::Host {
-                doing: format!("reading the action server {}", path.display()),
-                source,
+            Source::File(path) => tokio::fs::read(path).await.map_err(|source| {
+                SandboxError::host("read", format_args!("the action server {}", path.display()), source)
             }),
         }
     }
@@ -126,6 +126,6 @@ mod tests {
     #[tokio::test]
     async fn error_contains_the_path_when_the_file_is_missing() {
         let error = ServerBinary::from_file("/nowhere/action-server").path().await.unwrap_err();
-        assert_eq!(error.to_string(), "finding the action server /nowhere/action-server");
+        assert_eq!(error.to_string(), "cannot find the action server /nowhere/action-server");
     }
 }

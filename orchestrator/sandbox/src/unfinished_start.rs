@@ -25,9 +25,10 @@ impl Steps {
         &self,
         step: impl Future<Output = Result<T, SandboxError>> + Send + 'static,
     ) -> Result<T, SandboxError> {
-        self.0.spawn(step).await.unwrap_or_else(|panic| {
-            Err(SandboxError::Host { doing: "running a step of a start".into(), source: panic.into() })
-        })
+        self.0
+            .spawn(step)
+            .await
+            .unwrap_or_else(|panic| Err(SandboxError::host("run", "a step of a start", panic)))
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
 fn write_project(workspace: &Path) -> anyhow::Result<()> {
     for (name, text) in PROJECT {
         let path = workspace.join(name);
-        std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }

@@ -91,8 +91,8 @@ pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -
     let state_dir = StateDir::open(&config.state_dir.join(STATE_FOLDER))?;
     let provider = compose::provider_with_warm_pool(&config, &state_dir, config.sandbox.warm_pool)?;
     let listener = TcpListener::bind(arguments.listen).await;
-    let listener =
-        listener.with_context(|| format!("listening on {}: choose another --listen", arguments.listen))?;
+    let listener = listener
+        .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
     print::line(&format!("listening on http://{}", listener.local_addr()?))?;
 
     let stop = CancellationToken::new();

@@ -40,7 +40,7 @@ impl WriteStatus {
         let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some(match error.kind() {
             io::ErrorKind::BrokenPipe => Ok(Exit::OfCommand(BROKEN_PIPE)),
-            _ => Err(anyhow::Error::new(error).context("writing to standard output")),
+            _ => Err(anyhow::Error::new(error).context("cannot write to standard output")),
         })
     }
 }

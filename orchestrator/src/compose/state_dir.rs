@@ -26,7 +26,7 @@ impl StateDir {
     /// Opens the folder, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         create_private_folder(path)?;
-        let path = path.canonicalize().with_context(|| format!("opening {}", path.display()))?;
+        let path = path.canonicalize().with_context(|| format!("cannot open {}", path.display()))?;
         Ok(Self(path))
     }
 
@@ -34,14 +34,14 @@ impl StateDir {
     pub(crate) async fn store_to_read(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.0.join("glovebox.db");
         let store = SqliteStore::open_to_read(&path, durability).await;
-        store.map(Arc::new).with_context(|| format!("opening the event logs in {}", path.display()))
+        store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
 
     /// Opens the store of event logs.
     pub(crate) async fn store(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.0.join("glovebox.db");
         let store = SqliteStore::open(&path, durability).await;
-        store.map(Arc::new).with_context(|| format!("opening the event logs in {}", path.display()))
+        store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
 
     /// Creates the default workspace of a conversation.
@@ -79,7 +79,7 @@ impl StateDir {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         for _ in 0..LOCK_ATTEMPTS {
-            let file = options.open(&path).with_context(|| format!("opening {}", path.display()))?;
+            let file = options.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
             match file.try_lock() {
                 Ok(()) if is_still_at(&file, &path) => return Ok(Some(Lock { _file: file, path })),
                 // Its holder has removed the file between open and lock.
@@ -87,7 +87,7 @@ impl StateDir {
                 // A sweep holds the lock briefly while it probes it.
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_INTERVAL),
                 Err(TryLockError::Error(error)) => {
-                    return Err(error).with_context(|| format!("locking {}", path.display()));
+                    return Err(error).with_context(|| format!("cannot lock {}", path.display()));
                 }
             }
         }
@@ -138,7 +138,7 @@ impl ConversationLocks for StateDir {
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
-        let path = folder.canonicalize().with_context(|| format!("opening {}", folder.display()));
+        let path = folder.canonicalize().with_context(|| format!("cannot open {}", folder.display()));
         let path = path.map_err(host_error)?;
         let name = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
         let name: String = name.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -192,7 +192,7 @@ fn is_still_at(file: &File, path: &Path) -> bool {
 
 fn create_private_folder(path: &Path) -> anyhow::Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("making the folder {}", path.display()))
+    made.with_context(|| format!("cannot create the folder {}", path.display()))
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ pub struct ConversationStart {
     pub system: SystemAction,
 }
 
-/// ScheduledWork for the conversation's task, which performs effects in order.
+/// Work for the conversation's task, which performs effects in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Append events to the log, then publish them. Always the first effect, and durable before the next one starts.

@@ -98,10 +98,10 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The storage itself failed.
-    #[error("{doing}")]
+    #[error("cannot {operation}")]
     Storage {
-        /// The operation.
-        doing: &'static str,
+        /// The operation and its subject, such as `append an event`.
+        operation: &'static str,
         /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,

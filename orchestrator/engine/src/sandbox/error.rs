@@ -20,7 +20,7 @@ pub enum SandboxError {
         detail: String,
     },
     /// The sandbox could not be started. A retry with the same spec will not succeed.
-    #[error("starting the sandbox: {detail}")]
+    #[error("cannot start the sandbox: {detail}")]
     Start {
         /// What failed.
         detail: String,
@@ -75,13 +75,26 @@ pub enum SandboxError {
         /// What is wrong with it.
         detail: String,
     },
-    /// An operation on the host failed.
-    #[error("{doing}")]
+    /// An operation on the host, or of an engine on an existing sandbox, failed. A retry may succeed.
+    #[error("cannot {operation} {subject}")]
     Host {
-        /// The operation and its subject.
-        doing: String,
+        /// The operation, such as `remove`.
+        operation: &'static str,
+        /// What the operation is applied to, such as `the container c1`.
+        subject: String,
         /// The cause.
         #[source]
         source: std::io::Error,
     },
+}
+
+impl SandboxError {
+    /// Builds a [`Self::Host`].
+    pub fn host(
+        operation: &'static str,
+        subject: impl std::fmt::Display,
+        source: impl Into<std::io::Error>,
+    ) -> Self {
+        Self::Host { operation, subject: subject.to_string(), source: source.into() }
+    }
 }

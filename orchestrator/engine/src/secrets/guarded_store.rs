@@ -25,7 +25,7 @@ impl GuardedStore {
         let mut result = Cow::Borrowed(events);
         for (index, event) in events.iter().enumerate() {
             let redacted = self.redactor.event(event).map_err(|error| StoreError::Storage {
-                doing: "redacting a secret in an event: its value is a keyword of the log format, choose another one",
+                operation: "redact a secret in an event: its value is a keyword of the log format, choose another one",
                 source: Box::new(error),
             })?;
             let Some(redacted) = redacted else { continue };

@@ -63,10 +63,10 @@ fn severity(risk: SecurityRisk) -> u8 {
 
 /// An error of an analyzer. Callers do not retry, but ask the user.
 #[derive(Debug, thiserror::Error)]
-#[error("the security analyzer {doing}")]
+#[error("the security analyzer {failure}")]
 pub struct AnalyzerError {
-    /// The failure: `cannot be reached`, …
-    pub doing: String,
+    /// The failure, such as `cannot be reached`.
+    pub failure: String,
     /// The cause.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,

@@ -23,7 +23,11 @@ impl EventStore for DeadlyStore {
         if left > 1 || self.keeps_last {
             self.logs.append(conversation, events).await?;
         }
-        if left > 1 { Ok(()) } else { Err(StoreError::Storage { doing: "dying", source: "killed".into() }) }
+        if left > 1 {
+            Ok(())
+        } else {
+            Err(StoreError::Storage { operation: "append an event", source: "killed".into() })
+        }
     }
 
     async fn read(

@@ -100,12 +100,12 @@ async fn read(mut response: Response) -> Result<Vec<u8>, AnalyzerError> {
 }
 
 pub(super) fn error_with_source(
-    doing: &str,
+    failure: &str,
     source: impl std::error::Error + Send + Sync + 'static,
 ) -> AnalyzerError {
-    AnalyzerError { doing: doing.to_owned(), source: Some(Box::new(source)) }
+    AnalyzerError { failure: failure.to_owned(), source: Some(Box::new(source)) }
 }
 
-pub(super) fn error(doing: String) -> AnalyzerError {
-    AnalyzerError { doing, source: None }
+pub(super) fn error(failure: String) -> AnalyzerError {
+    AnalyzerError { failure, source: None }
 }

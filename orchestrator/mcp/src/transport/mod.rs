@@ -28,7 +28,7 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// Error of connecting to a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    #[error("starting {command}: {source}; check `command` in its configuration")]
+    #[error("cannot start {command}: {source}; check `command` in its configuration")]
     Start { command: String, source: std::io::Error },
     #[error("there is no sandbox for it yet")]
     NoSandbox,

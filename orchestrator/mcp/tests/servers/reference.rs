@@ -109,7 +109,7 @@ async fn python_server_starts_when_another_server_fails() {
     let offer = servers.offer(None).await;
     assert_eq!(names(&offer), ["get_current_time", "convert_time"]);
     assert_eq!(offer.failures.len(), 1);
-    assert!(offer.failures[0].reason.starts_with("starting /nowhere/to-be-found: No such file"), "{offer:?}");
+    assert!(offer.failures[0].reason.starts_with("cannot start /nowhere/to-be-found: No such file"), "{offer:?}");
     let time = call(&servers, "get_current_time", json!({"timezone": "Europe/Berlin"})).await;
     assert!(time.content.contains("Europe/Berlin") && !is_error(&time), "{time:?}");
     let nowhere = call(&servers, "get_current_time", json!({"timezone": "Nowhere"})).await;

@@ -20,6 +20,7 @@ mod transfer;
 mod tunnel;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,10 +80,13 @@ impl OpenStream for ConnectorStreams {
     async fn open(&self) -> Result<Box<dyn ByteStream>, SandboxError> {
         self.0.connect().await.map_err(|error| match error {
             ConnectError::Gone(detail) => SandboxError::Lost { detail },
-            ConnectError::Failed { doing, source } => SandboxError::Host { doing, source },
+            ConnectError::Failed { operation, subject, source } => {
+                SandboxError::Host { operation, subject, source }
+            }
             ConnectError::Paused(detail) => SandboxError::Paused { detail },
             ConnectError::Unknown(detail) => {
-                SandboxError::Host { doing: detail, source: std::io::ErrorKind::NotConnected.into() }
+                let source = io::Error::new(io::ErrorKind::NotConnected, detail);
+                SandboxError::host("connect to", "the action server", source)
             }
         })
     }

@@ -83,10 +83,8 @@ pub(super) async fn upload(
     let body = StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync();
     let mut sender = link.sender().await?;
     let response = send(&mut sender, request::streaming(key, Method::PUT, &route, body), &progress).await;
-    let response = response.map_err(|error| SandboxError::Host {
-        doing: format!("uploading {}", target.path),
-        source: io::Error::other(error),
-    })?;
+    let response =
+        response.map_err(|error| SandboxError::host("upload", target.path, io::Error::other(error)))?;
     if response.status().is_success() { Ok(()) } else { Err(request::read_error(response).await.into()) }
 }
 

@@ -18,8 +18,8 @@ const MAX_ABI: ABI = ABI::V9;
 
 /// Restricts this process and its children: they can read everything in the root, and write to writable mounts.
 pub(super) fn restrict(mounts: &[Mount]) -> Result<ConfinementReport, ConfineError> {
-    let failed = |doing| move |source| ConfineError::Landlock { doing, source };
-    let mut ruleset = ruleset().map_err(failed("creating a Landlock ruleset"))?;
+    let failed = |operation| move |source| ConfineError::Landlock { operation, source };
+    let mut ruleset = ruleset().map_err(failed("create a Landlock ruleset"))?;
     let everything = AccessFs::from_all(MAX_ABI);
     let devices =
         AccessFs::from_read(MAX_ABI) | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
@@ -36,9 +36,9 @@ pub(super) fn restrict(mounts: &[Mount]) -> Result<ConfinementReport, ConfineErr
     for (path, access) in
         fixed.map(|(path, access)| (PathBuf::from(path), access)).into_iter().chain(writable)
     {
-        ruleset = allow(ruleset, &path, access).map_err(failed("adding a rule"))?;
+        ruleset = allow(ruleset, &path, access).map_err(failed("add a Landlock rule"))?;
     }
-    let status = ruleset.restrict_self().map_err(failed("enforcing Landlock"))?;
+    let status = ruleset.restrict_self().map_err(failed("enforce Landlock"))?;
     match status.landlock {
         LandlockStatus::Available { effective_abi, .. } if effective_abi >= MIN_ABI => {
             Ok(ConfinementReport { landlock_abi: effective_abi as i32 })
@@ -51,7 +51,7 @@ pub(super) fn restrict(mounts: &[Mount]) -> Result<ConfinementReport, ConfineErr
 pub(super) fn refuse_abstract_sockets() -> Result<(), ConfineError> {
     let ruleset = Ruleset::default().scope(Scope::AbstractUnixSocket).and_then(Ruleset::create);
     let restricted = ruleset.and_then(RulesetCreated::restrict_self);
-    restricted.map(drop).map_err(|source| ConfineError::Landlock { doing: "enforcing Landlock", source })
+    restricted.map(drop).map_err(|source| ConfineError::Landlock { operation: "enforce Landlock", source })
 }
 
 fn ruleset() -> Result<RulesetCreated, RulesetError> {

@@ -89,33 +89,33 @@ pub(crate) struct ConfinementReport {
 /// An error of the confinement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfineError {
-    #[error("parsing the arguments")]
+    #[error("cannot parse the arguments")]
     Arguments(#[source] serde_json::Error),
-    #[error("entering the control group through {}", .0.display())]
+    #[error("cannot enter the control group through {}", .0.display())]
     Group(PathBuf, #[source] io::Error),
-    #[error("setting resource limits")]
+    #[error("cannot set resource limits")]
     Limits(#[source] io::Error),
-    #[error("dropping privileges")]
+    #[error("cannot drop privileges")]
     Privileges(#[source] io::Error),
-    #[error("{doing}")]
+    #[error("cannot {operation}")]
     Landlock {
-        doing: &'static str,
+        operation: &'static str,
         #[source]
         source: landlock::RulesetError,
     },
     #[error("the kernel's Landlock cannot prevent the truncation of files: at least Linux 6.2 is required")]
     OldLandlock,
-    #[error("{doing}")]
+    #[error("cannot {operation}")]
     Namespaces {
-        doing: String,
+        operation: String,
         #[source]
         source: io::Error,
     },
-    #[error("filtering system calls: {0}")]
+    #[error("cannot filter system calls: {0}")]
     SystemCalls(String),
-    #[error("executing {}", .0.display())]
+    #[error("cannot execute {}", .0.display())]
     Execute(PathBuf, #[source] io::Error),
-    #[error("printing the result")]
+    #[error("cannot print the result")]
     Report(#[source] io::Error),
 }
 

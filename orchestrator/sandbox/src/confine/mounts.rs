@@ -65,25 +65,25 @@ pub(crate) enum Content {
 /// In `mounts`, a directory precedes its content.
 pub(super) fn enter(mounts: &[Mount]) -> Result<(), ConfineError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(failed("making mounts private"))?;
+    mount_change("/", private).map_err(failed("make mounts private"))?;
     // Cloned before the new root covers anything.
     let sources = mounts.iter().map(clone_source).collect::<Result<Vec<_>, _>>()?;
     let devices = DEVICES.iter().map(|name| clone_tree(&Path::new("/dev").join(name)));
     let devices = devices.collect::<Result<Vec<_>, _>>()?;
 
     mount_tmpfs(Path::new(STAGING), c"mode=755")?;
-    chdir(STAGING).map_err(failed("entering the new root"))?;
+    chdir(STAGING).map_err(failed("enter the new root"))?;
     mount_devices(&devices)?;
     create(Path::new("proc"), true)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "proc", "proc", flags, None).map_err(failed("mounting proc"))?;
+    mount("proc", "proc", "proc", flags, None).map_err(failed("mount proc"))?;
     for (each, source) in mounts.iter().zip(sources) {
         mount_one(each, source.as_ref())?;
     }
 
-    pivot_root(".", ".").map_err(failed("changing the root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(failed("detaching the host's root"))?;
-    chdir("/").map_err(failed("entering the new root"))?;
+    pivot_root(".", ".").map_err(failed("change the root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(failed("detach the host's root"))?;
+    chdir("/").map_err(failed("enter the new root"))?;
     restrict_mounts(mounts)
 }
 
@@ -109,7 +109,7 @@ fn mount_one(each: &Mount, source: Option<&OwnedFd>) -> Result<(), ConfineError>
         Content::Hidden => attach(&clone_tree(Path::new("dev/null"))?, path),
         Content::ReadOnly(_) | Content::Writable(_) => {
             let Some(source) = source else { return Ok(()) };
-            let status = fstat(source).map_err(failed("inspecting a mount"))?;
+            let status = fstat(source).map_err(failed("inspect a mount"))?;
             create(path, FileType::from_raw_mode(status.st_mode).is_dir())?;
             attach(source, path)
         }
@@ -130,7 +130,7 @@ fn mount_devices(devices: &[OwnedFd]) -> Result<(), ConfineError> {
     create(Path::new("dev/pts"), true)?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let options = c"newinstance,ptmxmode=0666,mode=620";
-    mount("devpts", "dev/pts", "devpts", flags, options).map_err(failed("mounting terminals"))?;
+    mount("devpts", "dev/pts", "devpts", flags, options).map_err(failed("mount devpts"))?;
     create(Path::new("dev/shm"), true)?;
     let size = CString::new(format!("mode=1777,size={SHARED_MEMORY_BYTES}"));
     mount_tmpfs(Path::new("dev/shm"), &size.unwrap_or_default())
@@ -138,7 +138,7 @@ fn mount_devices(devices: &[OwnedFd]) -> Result<(), ConfineError> {
 
 /// Applies the flags of each [`Mount`]. A nested mount of the host gets those of its parent.
 fn restrict_mounts(mounts: &[Mount]) -> Result<(), ConfineError> {
-    let table = fs::read_to_string("/proc/self/mountinfo").map_err(failed("listing mounts"))?;
+    let table = fs::read_to_string("/proc/self/mountinfo").map_err(failed("list mounts"))?;
     for line in table.lines() {
         let [_, _, _, _, path, options, ..] = line.split(' ').collect::<Vec<_>>()[..] else { continue };
         let path = PathBuf::from(OsString::from_vec(unescape(path)));
@@ -183,7 +183,7 @@ fn unescape(text: &str) -> Vec<u8> {
 fn clone_tree(path: &Path) -> Result<OwnedFd, ConfineError> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    open_tree(CWD, path, flags).map_err(failed(format!("cloning the mount of {}", path.display())))
+    open_tree(CWD, path, flags).map_err(failed(format!("clone the mount of {}", path.display())))
 }
 
 fn attach(tree: &OwnedFd, path: &Path) -> Result<(), ConfineError> {
@@ -193,7 +193,7 @@ fn attach(tree: &OwnedFd, path: &Path) -> Result<(), ConfineError> {
 
 fn mount_tmpfs(path: &Path, options: &CStr) -> Result<(), ConfineError> {
     let mounted = mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options);
-    mounted.map_err(failed(format!("mounting an empty {}", path.display())))
+    mounted.map_err(failed(format!("mount an empty {}", path.display())))
 }
 
 /// Creates an empty file or directory, with its parents, unless it exists.
@@ -215,8 +215,8 @@ fn create_parents(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-fn failed<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> ConfineError {
-    |error| ConfineError::Namespaces { doing: doing.into(), source: error.into() }
+fn failed<E: Into<io::Error>>(operation: impl Into<String>) -> impl FnOnce(E) -> ConfineError {
+    |error| ConfineError::Namespaces { operation: operation.into(), source: error.into() }
 }
 
 #[cfg(test)]

@@ -21,17 +21,17 @@ pub(super) fn enter(network: bool) -> Result<(), ConfineError> {
     namespaces.set(UnshareFlags::NEWNET, !network);
     namespaces.set(UnshareFlags::NEWUSER, !can_mount);
     #[expect(deprecated, reason = "it is unsafe only for descriptor tables, which are not unshared here")]
-    rustix::thread::unshare(namespaces).map_err(failed("unsharing namespaces"))?;
+    rustix::thread::unshare(namespaces).map_err(failed("unshare namespaces"))?;
     if !can_mount {
-        let write = |file, text: String| fs::write(file, text).map_err(failed("mapping the user"));
+        let write = |file, text: String| fs::write(file, text).map_err(failed("map the user"));
         write("/proc/self/setgroups", "deny".into())?;
         write("/proc/self/uid_map", format!("{user} {user} 1"))?;
         write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     }
     if !network {
-        enable_loopback().map_err(failed("enabling the loopback interface"))?;
+        enable_loopback().map_err(failed("enable the loopback interface"))?;
     }
-    keep_across_exec(CapabilitySet::SYS_ADMIN).map_err(failed("keeping the capability to mount"))
+    keep_across_exec(CapabilitySet::SYS_ADMIN).map_err(failed("keep the capability to mount"))
 }
 
 fn keep_across_exec(capability: CapabilitySet) -> rustix::io::Result<()> {
@@ -69,6 +69,6 @@ fn enable_loopback() -> io::Result<()> {
     }
 }
 
-fn failed<E: Into<io::Error>>(doing: &str) -> impl FnOnce(E) -> ConfineError {
-    move |error| ConfineError::Namespaces { doing: doing.into(), source: error.into() }
+fn failed<E: Into<io::Error>>(operation: &str) -> impl FnOnce(E) -> ConfineError {
+    move |error| ConfineError::Namespaces { operation: operation.into(), source: error.into() }
 }

@@ -19,7 +19,7 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GreetingError {
     /// The stream broke.
-    #[error("reading the greeting of `action-server dial`")]
+    #[error("cannot read the greeting of `action-server dial`")]
     Read(#[source] std::io::Error),
     /// The stream ended, or had other output, which is quoted. Empty if there was none.
     #[error("expected the greeting of `action-server dial`, got {0:?}")]

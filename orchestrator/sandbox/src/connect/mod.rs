@@ -45,10 +45,6 @@ pub(crate) enum ConnectError {
     #[error("{0}")]
     Unknown(String),
     /// A retry may succeed.
-    #[error("{doing}: {source}")]
-    Failed {
-        /// The operation and its subject.
-        doing: String,
-        source: io::Error,
-    },
+    #[error("cannot {operation} {subject}: {source}")]
+    Failed { operation: &'static str, subject: String, source: io::Error },
 }

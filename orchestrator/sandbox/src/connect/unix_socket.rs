@@ -34,7 +34,9 @@ impl UnixSocket {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(ConnectError::Gone(format!("there is no socket {path}")))
             }
-            Err(source) => Err(ConnectError::Failed { doing: format!("connecting to {path}"), source }),
+            Err(source) => {
+                Err(ConnectError::Failed { operation: "connect to", subject: path.to_string(), source })
+            }
         }
     }
 }

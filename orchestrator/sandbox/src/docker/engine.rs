@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use std::{fmt, io};
 
 use bollard::container::LogOutput;
 use bollard::errors::Error;
@@ -77,7 +78,10 @@ impl Engine {
             Ok(docker) => Ok(Self { docker, is_local, known: Arc::default() }),
             Err(error) => Err(SandboxError::RuntimeUnavailable {
                 runtime: RUNTIME,
-                detail: format!("asking the engine at {host} for its version: {}; {HINT}", chain(&error)),
+                detail: format!(
+                    "cannot query the version of the engine at {host}: {}; {HINT}",
+                    chain(&error)
+                ),
             }),
         }
     }
@@ -86,7 +90,7 @@ impl Engine {
     pub(super) async fn is_rootless(&self) -> Result<bool, SandboxError> {
         let asked = self.known.is_rootless.get_or_try_init(async || {
             let info = self.docker.info().await;
-            let info = info.map_err(|error| failed("asking the engine how it runs", &error))?;
+            let info = info.map_err(|error| start_failed("query the settings of the engine", &error))?;
             Ok(info.security_options.iter().flatten().any(|option| option == "name=rootless"))
         });
         asked.await.copied()
@@ -109,10 +113,11 @@ impl Engine {
             Ok(()) => Ok(()),
             // It does not exist, or another client is removing it.
             Err(error) if matches!(status(&error), Some(404 | 409)) => Ok(()),
-            Err(error) => Err(SandboxError::Host {
-                doing: format!("removing the container {container}"),
-                source: std::io::Error::other(error),
-            }),
+            Err(error) => Err(SandboxError::host(
+                "remove",
+                format_args!("the container {container}"),
+                io::Error::other(error),
+            )),
         }
     }
 
@@ -121,8 +126,8 @@ impl Engine {
         let filters = HashMap::from([("label", vec![format!("{KEY_LABEL}={name}")])]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
         let containers = self.docker.list_containers(Some(options)).await;
-        let containers =
-            containers.map_err(|error| failed(&format!("looking for what was {name}"), &error))?;
+        let containers = containers
+            .map_err(|error| failed("find", format_args!("the container created as {name}"), &error))?;
         for id in containers.into_iter().filter_map(|container| container.id) {
             self.remove(&id).await?;
         }
@@ -135,7 +140,7 @@ impl Engine {
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
         let containers = self.docker.list_containers(Some(options)).await;
         let containers =
-            containers.map_err(|error| failed(&format!("listing the containers of {owner}"), &error))?;
+            containers.map_err(|error| failed("list", format_args!("the containers of {owner}"), &error))?;
         Ok(containers.into_iter().filter_map(parse_summary).collect())
     }
 
@@ -218,13 +223,25 @@ pub(super) fn error_message(error: &Error) -> String {
     }
 }
 
-/// Maps the error of a request during a start: refused by the engine, or engine unavailable.
-pub(super) fn failed(doing: &str, error: &Error) -> SandboxError {
+/// Maps the error of a request: refused by the engine, or engine unavailable.
+pub(super) fn failed(operation: &'static str, subject: impl fmt::Display, error: &Error) -> SandboxError {
     match status(error) {
-        Some(_) => start_error(format!("{doing}: {}", error_message(error))),
-        None => SandboxError::RuntimeUnavailable {
-            runtime: RUNTIME,
-            detail: format!("{doing}: {}; {HINT}", error_message(error)),
-        },
+        Some(_) => SandboxError::host(operation, subject, io::Error::other(error_message(error))),
+        None => unavailable(format_args!("{operation} {subject}"), error),
+    }
+}
+
+/// Maps the error of a request during a start: refused by the engine, or engine unavailable.
+pub(super) fn start_failed(operation: impl fmt::Display, error: &Error) -> SandboxError {
+    match status(error) {
+        Some(_) => start_error(format!("cannot {operation}: {}", error_message(error))),
+        None => unavailable(operation, error),
+    }
+}
+
+fn unavailable(operation: impl fmt::Display, error: &Error) -> SandboxError {
+    SandboxError::RuntimeUnavailable {
+        runtime: RUNTIME,
+        detail: format!("cannot {operation}: {}; {HINT}", error_message(error)),
     }
 }

@@ -36,7 +36,7 @@ impl ExecStream {
         Self { engine, container: container.into() }
     }
 
-    async fn refused(&self, doing: &'static str, error: &Error) -> ConnectError {
+    async fn refused(&self, operation: &'static str, error: &Error) -> ConnectError {
         // 409: not running, or paused. The container's state distinguishes them.
         match status(error) {
             Some(404 | 409) => match self.engine.termination_reason(&self.container).await {
@@ -44,16 +44,16 @@ impl ExecStream {
                 None if self.engine.is_paused(&self.container).await == Some(true) => {
                     ConnectError::Paused(format!("the container {} is paused", self.container))
                 }
-                None => self.failed(doing, error_message(error)),
+                None => self.failed(operation, error_message(error)),
             },
-            Some(_) => self.failed(doing, error_message(error)),
+            Some(_) => self.failed(operation, error_message(error)),
             None => ConnectError::Unknown(format!("the engine does not answer: {}", error_message(error))),
         }
     }
 
-    fn failed(&self, doing: &str, reason: String) -> ConnectError {
-        let doing = format!("{doing} in the container {}", self.container);
-        ConnectError::Failed { doing, source: io::Error::other(reason) }
+    fn failed(&self, operation: &'static str, reason: String) -> ConnectError {
+        let subject = format!("`action-server dial` in the container {}", self.container);
+        ConnectError::Failed { operation, subject, source: io::Error::other(reason) }
     }
 
     /// Returns why no greeting arrived: the container has stopped, or the dial failed with a message and an exit code.
@@ -68,7 +68,7 @@ impl ExecStream {
         }
         let code = self.engine.docker.inspect_exec(exec).await.ok().and_then(|exec| exec.exit_code);
         let code = code.map(|code| format!(", exit code {code}")).unwrap_or_default();
-        self.failed("running `action-server dial`", format!("{error}{code}{}", complaint.text()))
+        self.failed("run", format!("{error}{code}{}", complaint.text()))
     }
 }
 
@@ -85,16 +85,16 @@ impl Connector for ExecStream {
         let docker = &self.engine.docker;
         let exec = match docker.create_exec(&self.container, options).await {
             Ok(exec) => exec.id,
-            Err(error) => return Err(self.refused("preparing `action-server dial`", &error).await),
+            Err(error) => return Err(self.refused("create", &error).await),
         };
         let start =
             StartExecOptions { output_capacity: Some(OUTPUT_CAPACITY), ..StartExecOptions::default() };
         let (output, input) = match docker.start_exec(&exec, Some(start)).await {
             Ok(StartExecResults::Attached { output, input }) => (output, input),
             Ok(StartExecResults::Detached) => {
-                return Err(self.failed("running `action-server dial`", "the engine detached it".into()));
+                return Err(self.failed("run", "the engine detached it".into()));
             }
-            Err(error) => return Err(self.refused("running `action-server dial`", &error).await),
+            Err(error) => return Err(self.refused("run", &error).await),
         };
         let complaint = StderrPrefix::default();
         let mut output = StreamReader::new(Box::pin(stdout(output, complaint.clone())));

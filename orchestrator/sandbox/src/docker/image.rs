@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use tokio::time::{Instant, timeout};
 
 use super::DockerConfig;
-use super::engine::{Engine, error_message, failed, status};
+use super::engine::{Engine, error_message, start_failed, status};
 use super::pull_progress::PullProgress;
 use super::registry_login::RegistryLogin;
 
@@ -64,7 +64,7 @@ async fn find(engine: &Engine, name: &str, platform: Option<&str>) -> Result<Opt
         Err(error) if status(&error) == Some(404) => Ok(None),
         // The name is invalid.
         Err(error) if status(&error) == Some(400) => Err(no_such_image(name, error_message(&error))),
-        Err(error) => Err(failed(&format!("looking for the image {name}"), &error)),
+        Err(error) => Err(start_failed(format_args!("find the image {name}"), &error)),
     }
 }
 
@@ -120,7 +120,7 @@ fn not_pulled(name: &str, platform: Option<&str>, problem: Option<String>, error
                 problem.map(|problem| format!("; {problem}")).unwrap_or_default()
             ),
         ),
-        (_, None) => failed(&format!("pulling the image {name}{platform}"), error),
+        (_, None) => start_failed(format_args!("pull the image {name}{platform}"), error),
     }
 }
 

@@ -27,7 +27,7 @@ impl Engine {
     /// Inspects a container. [`SandboxError::Lost`] if it does not exist.
     pub(super) async fn inspect_container(&self, container: &str) -> Result<ContainerInfo, SandboxError> {
         let found = self.docker.inspect_container(container, None).await;
-        let found = found.map_err(|error| refused("looking at", container, &error))?;
+        let found = found.map_err(|error| refused("inspect", container, &error))?;
         let config = found.config.unwrap_or_default();
         let labels = config.labels.unwrap_or_default();
         let status = found.state.and_then(|state| state.status);
@@ -44,7 +44,7 @@ impl Engine {
     pub(super) async fn pause(&self, container: &str) -> Result<(), SandboxError> {
         match self.docker.pause_container(container).await {
             Err(error) if self.is_paused(container).await != Some(true) => {
-                Err(refused("pausing", container, &error))
+                Err(refused("pause", container, &error))
             }
             _ => Ok(()),
         }
@@ -55,7 +55,7 @@ impl Engine {
         match self.docker.unpause_container(container).await {
             // It was not paused, or another client has just resumed it.
             Err(_) if self.is_running(container).await => Ok(()),
-            Err(error) => Err(refused("resuming", container, &error)),
+            Err(error) => Err(refused("resume", container, &error)),
             Ok(()) => Ok(()),
         }
     }
@@ -84,16 +84,14 @@ impl Engine {
             }
             renamed => renamed,
         };
-        renamed.map_err(|error| refused("renaming", container, &error))
+        renamed.map_err(|error| refused("rename", container, &error))
     }
 }
 
 /// Maps the error of a request for an existing container: lost, refused, or engine unavailable.
-pub(super) fn refused(doing: &str, container: &str, error: &Error) -> SandboxError {
-    let doing = format!("{doing} the container {container}");
+pub(super) fn refused(operation: &'static str, container: &str, error: &Error) -> SandboxError {
     match status(error) {
         Some(404 | 409) => SandboxError::Lost { detail: error_message(error) },
-        Some(_) => SandboxError::Host { doing, source: std::io::Error::other(error_message(error)) },
-        None => failed(&doing, error),
+        _ => failed(operation, format_args!("the container {container}"), error),
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn make(
     let patient = engine.docker.clone().with_timeout(COMMIT_TIMEOUT);
     let options = CommitContainerOptionsBuilder::default().container(container).pause(true).build();
     let committed = patient.commit_container(options, config_like(origin, &found, owner, purpose)).await;
-    let id = committed.map_err(|error| refused("making a snapshot of", container, &error))?.id;
+    let id = committed.map_err(|error| refused("snapshot", container, &error))?.id;
 
     let name = match purpose {
         SnapshotPurpose::Fork(_) => return Ok(id),
@@ -58,7 +58,7 @@ pub(super) async fn make(
         }
         return Err(match status(&error) {
             Some(_) => start_error(format!("the snapshot cannot be named {name}: {}", error_message(&error))),
-            None => refused("naming the snapshot of", container, &error),
+            None => refused("tag the snapshot of", container, &error),
         });
     }
     Ok(name)

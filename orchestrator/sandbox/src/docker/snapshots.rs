@@ -21,7 +21,7 @@ pub(super) async fn list(engine: &Engine, owner: &str) -> Result<Vec<Snapshot>, 
     let filters = HashMap::from([("label", vec![format!("{SNAPSHOT_LABEL}={owner}")])]);
     let options = ListImagesOptionsBuilder::default().filters(&filters).build();
     let images = engine.docker.list_images(Some(options)).await;
-    let images = images.map_err(|error| failed(&format!("listing the snapshots of {owner}"), &error))?;
+    let images = images.map_err(|error| failed("list", format_args!("the snapshots of {owner}"), &error))?;
     Ok(images.into_iter().flat_map(snapshots).collect())
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn remove(engine: &Engine, owner: &str, image: &str) -> Result<
         Err(error) if status(&error) == Some(409) => {
             Err(SandboxError::InUse { what: format!("the snapshot {image}"), detail: error_message(&error) })
         }
-        Err(error) => Err(failed(&format!("removing the snapshot {image}"), &error)),
+        Err(error) => Err(failed("remove", format_args!("the snapshot {image}"), &error)),
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn remove_after_fork(engine: &Engine, owner: &str, image: &str)
     };
     match removed {
         Ok(()) | Err(SandboxError::InUse { .. } | SandboxError::NoSuchImage { .. }) => {}
-        Err(error) => tracing::warn!(image, %error, "removing the snapshot of a fork"),
+        Err(error) => tracing::warn!(image, %error, "cannot remove the snapshot of a fork"),
     }
 }
 
@@ -83,6 +83,6 @@ async fn inspect_image(engine: &Engine, image: &str) -> Result<Option<SnapshotIm
             owner: found.config.and_then(|config| config.labels?.remove(SNAPSHOT_LABEL)),
         })),
         Err(error) if matches!(status(&error), Some(400 | 404)) => Ok(None),
-        Err(error) => Err(failed(&format!("looking for the snapshot {image}"), &error)),
+        Err(error) => Err(failed("find", format_args!("the snapshot {image}"), &error)),
     }
 }

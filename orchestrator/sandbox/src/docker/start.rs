@@ -16,7 +16,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::container::ContainerPlan;
-use super::engine::{Engine, failed, status};
+use super::engine::{Engine, start_failed, status};
 use super::image::Image;
 use super::labels::Ownership;
 use super::user::{self, User};
@@ -109,8 +109,8 @@ impl ContainerStart<'_> {
             }
         }
         .map_err(|error| {
-            error.into_sandbox_error(&format!(
-                "creating the container {} from {}",
+            error.into_sandbox_error(format_args!(
+                "create the container {} from {}",
                 self.sandbox, self.image.name
             ))
         })
@@ -164,7 +164,10 @@ impl ContainerStart<'_> {
                 NetworkConnectRequest { container: self.sandbox.to_string(), endpoint_config: None };
             let joined = self.engine.docker.connect_network(network, request).await;
             joined.map_err(|error| {
-                failed(&format!("joining the container {} to the network {network}", self.sandbox), &error)
+                start_failed(
+                    format_args!("connect the container {} to the network {network}", self.sandbox),
+                    &error,
+                )
             })?;
         }
         Ok(())
@@ -216,16 +219,14 @@ impl ContainerStart<'_> {
     }
 
     async fn upload(&self, what: &str, archive: std::io::Result<Vec<u8>>) -> Result<(), SandboxError> {
-        let archive = archive.map_err(|source| SandboxError::Host {
-            doing: format!("packing {what} for the container"),
-            source,
-        })?;
+        let archive = archive.map_err(|source| SandboxError::host("pack", what, source))?;
         let options = UploadToContainerOptionsBuilder::default().path("/").build();
         let body = bollard::body_full(archive.into());
         let uploaded =
             self.engine.docker.upload_to_container(self.sandbox.as_str(), Some(options), body).await;
-        uploaded
-            .map_err(|error| failed(&format!("uploading {what} into the container {}", self.sandbox), &error))
+        uploaded.map_err(|error| {
+            start_failed(format_args!("upload {what} to the container {}", self.sandbox), &error)
+        })
     }
 
     /// Starts the container and writes the key to its standard input. Attached before the start, so that the key is the
@@ -235,13 +236,13 @@ impl ContainerStart<'_> {
         let docker = &self.engine.docker;
         let options = AttachContainerOptionsBuilder::default().stdin(true).stream(true).build();
         let attached = docker.attach_container(container, Some(options)).await;
-        let attached =
-            attached.map_err(|error| failed(&format!("attaching to the container {container}"), &error))?;
+        let attached = attached
+            .map_err(|error| start_failed(format_args!("attach to the container {container}"), &error))?;
         let started = docker.start_container(container, None).await;
-        started.map_err(|error| failed(&format!("starting the container {container}"), &error))?;
-        write_key(key, attached.input).await.map_err(|source| SandboxError::Host {
-            doing: format!("handing its key to the container {container}"),
-            source,
+        started.map_err(|error| start_failed(format_args!("start the container {container}"), &error))?;
+        let written = write_key(key, attached.input).await;
+        written.map_err(|source| {
+            SandboxError::host("write", format_args!("the key to the container {container}"), source)
         })
     }
 }
@@ -253,9 +254,9 @@ enum CreateError {
 }
 
 impl CreateError {
-    fn into_sandbox_error(self, doing: &str) -> SandboxError {
+    fn into_sandbox_error(self, operation: impl std::fmt::Display) -> SandboxError {
         match self {
-            Self::Engine(error) => failed(doing, &error),
+            Self::Engine(error) => start_failed(operation, &error),
             Self::Step(error) => error,
         }
     }

@@ -30,7 +30,7 @@ impl Engine {
         let mut answers = Box::pin(self.docker.stats(container, Some(options)));
         match answers.next().await {
             Some(Ok(stats)) => Ok(stats),
-            Some(Err(error)) => Err(refused("measuring", container, &error)),
+            Some(Err(error)) => Err(refused("measure", container, &error)),
             None => {
                 Err(SandboxError::Lost { detail: format!("nothing is known of the container {container}") })
             }

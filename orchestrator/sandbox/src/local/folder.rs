@@ -89,7 +89,7 @@ impl SandboxFolder {
                 Lifetime::Conversation => Ok(()),
                 Lifetime::UntilRemoved => std::fs::write(self.keep_marker(), ""),
             })
-            .map_err(|source| self.error("creating", source))
+            .map_err(|source| self.error("create", source))
     }
 
     /// Records the process of the server.
@@ -97,7 +97,7 @@ impl SandboxFolder {
         serde_json::to_vec(processes)
             .map_err(io::Error::other)
             .and_then(|text| std::fs::write(self.record(), text))
-            .map_err(|source| self.error("recording the server of", source))
+            .map_err(|source| self.error("record the server of", source))
     }
 
     /// Returns the recorded process. `None` if there is no folder, or the start was aborted before the record.
@@ -106,7 +106,7 @@ impl SandboxFolder {
             // A crash of the host truncated it. Treated as missing.
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(self.error("reading the server's record of", source)),
+            Err(source) => Err(self.error("read the record of the server of", source)),
         }
     }
 
@@ -136,11 +136,11 @@ impl SandboxFolder {
             other => other,
         });
         let removed = removed.await.unwrap_or_else(|panic| Err(panic.into()));
-        removed.map_err(|source| self.error("removing", source))
+        removed.map_err(|source| self.error("remove", source))
     }
 
-    fn error(&self, doing: &str, source: io::Error) -> SandboxError {
-        SandboxError::Host { doing: format!("{doing} the sandbox folder {}", self.path.display()), source }
+    fn error(&self, operation: &'static str, source: io::Error) -> SandboxError {
+        SandboxError::host(operation, format_args!("the sandbox folder {}", self.path.display()), source)
     }
 }
 
@@ -151,10 +151,11 @@ pub(super) fn list(state_dir: &Path) -> Result<Vec<SandboxSummary>, SandboxError
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => {
-            return Err(SandboxError::Host {
-                doing: format!("listing sandboxes in {}", path.display()),
+            return Err(SandboxError::host(
+                "list",
+                format_args!("the sandboxes in {}", path.display()),
                 source,
-            });
+            ));
         }
     };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());

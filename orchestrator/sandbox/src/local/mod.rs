@@ -123,9 +123,7 @@ impl LocalProvider {
             let config = Arc::clone(&self.config);
             // A separate task, which continues if this future is dropped.
             let probed = self.removals.spawn(async move { isolation::probe(&config).await });
-            probed.await.unwrap_or_else(|panic| {
-                Err(SandboxError::Host { doing: "probing isolation".into(), source: panic.into() })
-            })
+            probed.await.unwrap_or_else(|panic| Err(SandboxError::host("probe", "the isolation", panic)))
         };
         self.isolation.get_or_try_init(probe).await
     }
@@ -138,9 +136,7 @@ impl LocalProvider {
         let probe = || async {
             let config = Arc::clone(&self.config);
             let probed = self.removals.spawn(async move { Bounds::probe(&config).await });
-            probed
-                .await
-                .map_err(|panic| SandboxError::Host { doing: "probing limits".into(), source: panic.into() })
+            probed.await.map_err(|panic| SandboxError::host("probe", "the limits", panic))
         };
         self.bounds.get_or_try_init(probe).await
     }
@@ -200,9 +196,8 @@ impl LocalProvider {
         if *isolation == Isolation::None {
             return Ok(None);
         }
-        View::link_tools(&self.config, folder).map_err(|source| SandboxError::Host {
-            doing: format!("creating the home {}", folder.home().display()),
-            source,
+        View::link_tools(&self.config, folder).map_err(|source| {
+            SandboxError::host("create", format_args!("the home {}", folder.home().display()), source)
         })?;
         Ok(Some(SandboxIsolation {
             isolation: isolation.clone(),
@@ -303,15 +298,14 @@ impl SandboxMonitoring for LocalProvider {
 async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), SandboxError> {
     let folder = SandboxFolder::new(&config.state_dir, sandbox)?;
     if let Some(processes) = folder.server()? {
-        processes.terminate().await.map_err(|source| SandboxError::Host {
-            doing: format!("terminating the server of sandbox {sandbox}, process {}", processes.server.pid),
-            source,
+        processes.terminate().await.map_err(|source| {
+            let pid = processes.server.pid;
+            SandboxError::host("terminate", format_args!("the server of {sandbox}, process {pid}"), source)
         })?;
     }
     let group = config.group_name(sandbox);
-    bounds::remove(&config.control_groups, &group).await.map_err(|source| SandboxError::Host {
-        doing: format!("removing the control groups {group}"),
-        source,
-    })?;
+    bounds::remove(&config.control_groups, &group)
+        .await
+        .map_err(|source| SandboxError::host("remove", format_args!("the control groups {group}"), source))?;
     folder.remove().await
 }

@@ -20,8 +20,8 @@ impl Connector for ServerSocket {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         let path = self.folder.socket();
         let failed = |source: io::Error| {
-            let doing = format!("identifying the process that listens on {}", path.display());
-            ConnectError::Failed { doing, source }
+            let subject = format!("the process that listens on {}", path.display());
+            ConnectError::Failed { operation: "identify", subject, source }
         };
         let processes = self.folder.server().map_err(|error| failed(io::Error::other(error)))?;
         let gone = || ConnectError::Gone(format!("the server of {} has exited", path.display()));

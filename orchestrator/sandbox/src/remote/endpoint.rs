@@ -66,7 +66,7 @@ impl From<OpenError> for SandboxError {
 
 impl From<OpenError> for ConnectError {
     fn from(error: OpenError) -> Self {
-        Self::Failed { doing: "opening a stream".into(), source: io::Error::other(error.to_string()) }
+        Self::Failed { operation: "open", subject: "a stream".into(), source: io::Error::other(error) }
     }
 }
 

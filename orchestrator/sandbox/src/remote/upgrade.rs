@@ -53,8 +53,8 @@ impl UpgradeConnector {
     }
 
     fn failed(&self, reason: impl std::fmt::Display) -> ConnectError {
-        let doing = format!("opening a stream at {}", self.endpoint.url);
-        ConnectError::Failed { doing, source: io::Error::other(reason.to_string()) }
+        let subject = format!("a stream at {}", self.endpoint.url);
+        ConnectError::Failed { operation: "open", subject, source: io::Error::other(reason.to_string()) }
     }
 }
 

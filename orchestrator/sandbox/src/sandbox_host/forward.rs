@@ -48,9 +48,9 @@ pub(super) async fn forward(
 
     let stream = server.open().await?;
     let (mut sender, driver) =
-        hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream))
-            .await
-            .map_err(|error| HostError::BadGateway(format!("connecting to the sandbox's server: {error}")))?;
+        hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream)).await.map_err(|error| {
+            HostError::BadGateway(format!("cannot connect to the sandbox's server: {error}"))
+        })?;
     // Ends with the stream, which ends with the body of the response or when the client disconnects.
     let stop = shared.stop.clone();
     shared.tasks.spawn(async move {

@@ -322,5 +322,5 @@ async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, HostError> {
 }
 
 fn removal_panic(panic: tokio::task::JoinError) -> SandboxError {
-    SandboxError::Host { doing: "removing a sandbox".into(), source: panic.into() }
+    SandboxError::host("remove", "a sandbox", panic)
 }

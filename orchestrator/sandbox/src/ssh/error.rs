@@ -30,8 +30,8 @@ impl SshError {
         Self::Unreachable { destination: destination.to_owned(), reason: reason.to_string() }
     }
 
-    pub(super) fn timed_out(destination: &str, doing: &str, limit: Duration) -> Self {
-        Self::unreachable(destination, format_args!("{doing} took longer than {} s", limit.as_secs()))
+    pub(super) fn timed_out(destination: &str, operation: &str, limit: Duration) -> Self {
+        Self::unreachable(destination, format_args!("{operation} took longer than {} s", limit.as_secs()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The sandboxes of a remote host: queried, listed and removed by one script per operation.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,10 +81,11 @@ impl RemoteHost {
         let text = output.text();
         match output.last(&text)? {
             Reply { status: "removed", .. } => Ok(()),
-            other => Err(SandboxError::Host {
-                doing: format!("removing the sandbox {sandbox} on {}", output.destination),
-                source: std::io::Error::other(output.error_for_reply(sandbox, other).to_string()),
-            }),
+            other => Err(SandboxError::host(
+                "remove",
+                format_args!("the sandbox {sandbox} on {}", output.destination),
+                io::Error::other(output.error_for_reply(sandbox, other)),
+            )),
         }
     }
 

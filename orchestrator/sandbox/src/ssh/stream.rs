@@ -1,6 +1,7 @@
 //! Byte stream to a server over SSH: a channel to its unix socket. If the host refuses such channels, the standard streams
 //! of `action-server dial` on a separate connection, since the sessions of one connection are limited.
 
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,20 +36,25 @@ pub(super) struct SshStream {
 }
 
 impl SshStream {
-    fn failed(&self, doing: &str, error: impl std::fmt::Display) -> ConnectError {
-        let doing = format!("{doing} of the sandbox {}", self.sandbox);
-        ConnectError::Failed { doing, source: io::Error::other(error.to_string()) }
+    fn failed(
+        &self,
+        operation: &'static str,
+        error: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> ConnectError {
+        let subject = format!("the server of the sandbox {}", self.sandbox);
+        ConnectError::Failed { operation, subject, source: io::Error::other(error) }
     }
 
     async fn dial(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
-        const DOING: &str = "running `action-server dial` for the server";
-        let identity = self.program.identity().await.map_err(|error| self.failed(DOING, error))?;
-        let connection = self.shared.open_dedicated().await.map_err(|error| self.failed(DOING, error))?;
+        const OPERATION: &str = "run `action-server dial` for";
+        let identity = self.program.identity().await.map_err(|error| self.failed(OPERATION, error))?;
+        let connection = self.shared.open_dedicated().await.map_err(|error| self.failed(OPERATION, error))?;
         let command = format!("{DIAL} {} {}", shell_quote(&identity.file), shell_quote(&self.socket));
-        let mut stream = connection.exec_stream(command).await.map_err(|error| self.failed(DOING, error))?;
+        let mut stream =
+            connection.exec_stream(command).await.map_err(|error| self.failed(OPERATION, error))?;
         match expect_greeting(&mut stream).await {
             Ok(()) => Ok(Box::new(stream)),
-            Err(error) => Err(self.failed(DOING, error)),
+            Err(error) => Err(self.failed(OPERATION, error)),
         }
     }
 }
@@ -56,17 +62,17 @@ impl SshStream {
 #[async_trait]
 impl Connector for SshStream {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
-        const DOING: &str = "reaching the server";
+        const OPERATION: &str = "reach";
         let connection = self.shared.get().await.map_err(|error| match error {
             SshError::Permanent(reason) => ConnectError::Gone(reason),
-            other => self.failed(DOING, other),
+            other => self.failed(OPERATION, other),
         })?;
         let refuses = &*self.refuses_sockets;
         if !refuses.load(Ordering::Relaxed) {
             match connection.socket(&self.socket).await {
                 Ok(stream) => return Ok(Box::new(stream)),
                 Err(SshError::ChannelRefused { .. }) => {}
-                Err(error) => return Err(self.failed(DOING, error)),
+                Err(error) => return Err(self.failed(OPERATION, error)),
             }
         }
         let remote_host = RemoteHost { connection, owner: Arc::clone(&self.owner) };
@@ -78,7 +84,7 @@ impl Connector for SshStream {
             Ok(State::Missing) => {
                 return Err(ConnectError::Gone(format!("there is no sandbox {}", self.sandbox)));
             }
-            Err(error) => return Err(self.failed(DOING, error)),
+            Err(error) => return Err(self.failed(OPERATION, error)),
         }
         let stream = self.dial().await?;
         refuses.store(true, Ordering::Relaxed);

@@ -130,7 +130,7 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
         serving.spawn(serve(Arc::clone(sandbox), inside, listener, Arc::clone(&permits)));
     }
     match serving.join_next().await {
-        Some(result) => result.context("serving a port")?,
+        Some(result) => result.context("cannot serve a port")?,
         None => Ok(Exit::Finished),
     }
 }
@@ -146,14 +146,14 @@ async fn serve(
         let permit = tokio::select! {
             permit = Arc::clone(&permits).acquire_owned() => permit?,
             Some(result) = connections.join_next() => {
-                result.context("forwarding a connection")??;
+                result.context("cannot forward a connection")??;
                 continue;
             }
         };
         let connection = loop {
             tokio::select! {
-                accepted = listener.accept() => break accepted.context("accepting a connection")?.0,
-                Some(result) = connections.join_next() => result.context("forwarding a connection")??,
+                accepted = listener.accept() => break accepted.context("cannot accept a connection")?.0,
+                Some(result) = connections.join_next() => result.context("cannot forward a connection")??,
             }
         };
         let sandbox = Arc::clone(&sandbox);

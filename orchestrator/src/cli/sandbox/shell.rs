@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
     let mut interrupts = Interrupts::listen()?;
     let resized = signal(SignalKind::window_change())?;
     let stream = sandbox.streams()?.open(&StreamTarget::Terminal(query(&arguments.command)?)).await?;
-    let raw = RawMode::enter().context("setting the terminal to raw mode")?;
+    let raw = RawMode::enter().context("cannot set the terminal to raw mode")?;
     let result = tokio::select! {
         exit = relay(stream, resized) => exit.map(Some),
         () = interrupts.next() => Ok(None),
@@ -84,7 +84,7 @@ async fn show_output(mut from: impl AsyncRead + Unpin) -> anyhow::Result<Process
             anyhow::bail!("the sandbox closed the terminal without reporting an exit code");
         }
         decoder.push(buffer.get(..count).unwrap_or_default());
-        while let Some(output) = decoder.next_frame().context("reading the terminal's output")? {
+        while let Some(output) = decoder.next_frame().context("cannot read the terminal's output")? {
             match output {
                 TerminalOutput::Output(bytes) => print::bytes(&bytes)?,
                 TerminalOutput::Exit(exit) => return Ok(*exit),
@@ -105,7 +105,7 @@ async fn send_input(mut to: impl AsyncWrite + Unpin, mut resized: Signal) -> any
                     continue;
                 }
                 Ok(count) => TerminalInput::Keys(buffer.get(..count).unwrap_or_default().to_vec()),
-                Err(error) => return anyhow::Error::new(error).context("reading the keys"),
+                Err(error) => return anyhow::Error::new(error).context("cannot read the keys"),
             },
             _ = resized.recv() => match size() {
                 Some((columns, rows)) => TerminalInput::Resize { columns, rows },

@@ -44,7 +44,7 @@ impl Append {
             first: first.id,
             first_at: first.timestamp.clone(),
             last_at: last.timestamp.clone(),
-            rows: rows.map_err(|error| failed("writing events as JSON", error))?,
+            rows: rows.map_err(|error| failed("write events as JSON", error))?,
         }))
     }
 

@@ -145,5 +145,5 @@ fn failed(
     operation: &'static str,
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> StoreError {
-    StoreError::Storage { doing: operation, source: source.into() }
+    StoreError::Storage { operation, source: source.into() }
 }

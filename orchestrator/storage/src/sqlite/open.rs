@@ -25,7 +25,7 @@ const WAL_LIMIT_BYTES: i64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The folder of the file cannot be created.
-    #[error("creating the folder {}", folder.display())]
+    #[error("cannot create the folder {}", folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
@@ -33,7 +33,7 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// The file cannot be created.
-    #[error("creating {}", file.display())]
+    #[error("cannot create {}", file.display())]
     Create {
         /// The file.
         file: PathBuf,
@@ -41,7 +41,7 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// The file is not a database, or cannot be used.
-    #[error("opening {}", file.display())]
+    #[error("cannot open {}", file.display())]
     Open {
         /// The file.
         file: PathBuf,
@@ -55,7 +55,7 @@ pub enum OpenError {
         file: PathBuf,
     },
     /// The schema cannot be migrated.
-    #[error("migrating {} to version {version}", file.display())]
+    #[error("cannot migrate {} to version {version}", file.display())]
     Migrate {
         /// The file.
         file: PathBuf,
@@ -96,7 +96,7 @@ pub enum OpenError {
         source: rusqlite::Error,
     },
     /// The writer thread cannot be started.
-    #[error("starting the writer of {}", file.display())]
+    #[error("cannot start the writer of {}", file.display())]
     Thread {
         /// The file.
         file: PathBuf,

@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::failed;
 
-const READ_EVENTS: &str = "reading events";
-const READ_CONVERSATIONS: &str = "reading the list of conversations";
+const READ_EVENTS: &str = "read events";
+const READ_CONVERSATIONS: &str = "read the list of conversations";
 
 /// Damage of a stored event.
 #[derive(Debug, thiserror::Error)]

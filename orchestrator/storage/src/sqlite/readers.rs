@@ -15,7 +15,7 @@ use super::open::{Location, OpenError};
 /// Maximum number of connections. Reads are served from the page cache, so more of them only use memory and threads.
 const MAX_CONNECTIONS: usize = 4;
 
-const OPERATION: &str = "reading the event store";
+const OPERATION: &str = "read the event store";
 
 pub(super) struct Readers {
     permits: Arc<Semaphore>,

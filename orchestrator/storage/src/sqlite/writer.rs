@@ -18,7 +18,7 @@ use super::{failed, remove};
 /// Maximum number of queued changes, and of changes in a transaction. Each conversation has at most one.
 const QUEUE_CAPACITY: usize = 256;
 
-pub(super) const OPERATION: &str = "changing the event store";
+pub(super) const OPERATION: &str = "change the event store";
 
 type ChangeResult = Result<(), StoreError>;
 

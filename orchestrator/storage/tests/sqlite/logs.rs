@@ -152,7 +152,7 @@ async fn error_contains_the_path_when_file_is_no_database() {
         .unwrap();
     let error = SqliteStore::open(scene.file(), Durability::default()).await.err().unwrap();
     assert!(matches!(error, OpenError::Open { .. }), "{error}");
-    assert_eq!(error.to_string(), format!("opening {}", scene.file().display()));
+    assert_eq!(error.to_string(), format!("cannot open {}", scene.file().display()));
 }
 
 #[tokio::test]

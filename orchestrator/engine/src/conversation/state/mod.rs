@@ -66,7 +66,7 @@ pub struct State {
     pub own: AgentRun,
     /// Agents of delegated tasks that have not ended, by the action that delegated the task.
     pub children: BTreeMap<EventId, ChildAgent>,
-    /// ScheduledWork in flight, and work that waits to be started.
+    /// Work in flight, and work that waits to be started.
     pub schedule: Schedule,
 }
 

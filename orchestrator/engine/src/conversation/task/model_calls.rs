@@ -1,4 +1,4 @@
-//! ScheduledWork that calls models: steps, drafts and titles.
+//! Work that calls models: steps, drafts and titles.
 
 use protocol::EventId;
 use protocol::action::EditAction;

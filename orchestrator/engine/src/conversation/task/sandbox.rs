@@ -1,4 +1,4 @@
-//! ScheduledWork in the sandbox and at tool servers: connecting, and performing actions.
+//! Work in the sandbox and at tool servers: connecting, and performing actions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,15 +43,17 @@ impl Task {
 
     pub(super) fn attach_sandbox(&mut self, lease: SandboxLeased) {
         let provider = Arc::clone(&self.parts.provider);
-        self.work.spawn(async move {
+        let span = tracing::info_span!("attach_sandbox", sandbox = %lease.sandbox_id);
+        let attaching = async move {
             // The sandbox may be paused. If it cannot be resumed, attaching fails.
             if let Ok(pausing) = provider.pausing()
                 && let Err(error) = pausing.resume(&lease.sandbox_id).await
             {
-                tracing::debug!(sandbox = %lease.sandbox_id, %error, "cannot resume the sandbox");
+                tracing::debug!(%error, "cannot resume the sandbox");
             }
             WorkResult::Sandbox(provider.attach(&lease).await.map(Arc::from))
-        });
+        };
+        self.work.spawn(attaching.instrument(span));
     }
 
     /// Drops the sandbox with all actions in it. Returns the input that reports why.
@@ -76,7 +78,9 @@ impl Task {
         F: Future<Output = WorkResult> + Send + 'static,
     {
         let cancel = CancellationToken::new();
-        let span = tracing::info_span!("action", id = %action);
+        let sandbox = self.sandbox.as_deref().filter(|_| is_for_sandbox);
+        let sandbox = sandbox.map(|sandbox| tracing::field::display(&sandbox.lease().sandbox_id));
+        let span = tracing::info_span!("action", id = %action, sandbox);
         let abort = self.work.spawn(work(cancel.clone()).instrument(span));
         self.actions.insert(action, RunningAction { cancel, is_for_sandbox, abort });
     }

@@ -139,7 +139,11 @@ impl Connector for FakeServer {
             let mut state = self.0.lock().unwrap();
             if state.boot_id.is_none() {
                 let source = io::ErrorKind::ConnectionReset.into();
-                return Err(ConnectError::Failed { doing: "connecting".into(), source });
+                return Err(ConnectError::Failed {
+                    operation: "connect to",
+                    subject: "the fake".into(),
+                    source,
+                });
             }
             if let Some(rest) = state.paused.checked_sub(1) {
                 state.paused = rest;

@@ -138,7 +138,7 @@ impl Hierarchy {
             match created {
                 Err(error) if error.kind() == ErrorKind::NotFound && attempt < MAX_CREATION_ATTEMPTS => {}
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
-                result => return result.map_err(|error| with_path("creating", group, error)),
+                result => return result.map_err(|error| with_path("create", group, error)),
             }
         }
     }
@@ -160,7 +160,7 @@ impl Hierarchy {
             match fs::remove_dir(&group) {
                 Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
                 Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(with_path("removing", &group, error));
+                    return Err(with_path("remove", &group, error));
                 }
                 _ => {
                     // Fails while it contains other groups.
@@ -174,7 +174,7 @@ impl Hierarchy {
             killed.unwrap_or_else(|panic| Err(panic.into()))?;
             sleep(REMOVAL_RETRY_INTERVAL).await;
         }
-        Err(with_path("removing", &group, ErrorKind::TimedOut.into()))
+        Err(with_path("remove", &group, ErrorKind::TimedOut.into()))
     }
 }
 
@@ -232,11 +232,11 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
         .write(true)
         .open(file)
         .and_then(|mut opened| io::Write::write_all(&mut opened, text.as_bytes()))
-        .map_err(|error| with_path("writing", file, error))
+        .map_err(|error| with_path("write", file, error))
 }
 
-fn with_path(doing: &str, path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{doing} {}: {error}", path.display()))
+fn with_path(operation: &str, path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {operation} {}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -64,9 +64,8 @@ impl ServerStart {
     /// Returns the command that enters the limits, performs its preparation, and executes the program that is appended.
     fn limited_command(&self, preparation: Preparation) -> Result<Command, SandboxError> {
         let SandboxLimits { bounds, name, resources, launcher } = &self.limits;
-        bounds.command(launcher, name, resources, preparation).map_err(|source| SandboxError::Host {
-            doing: format!("limiting the resources of the sandbox {name}"),
-            source,
+        bounds.command(launcher, name, resources, preparation).map_err(|source| {
+            SandboxError::host("limit", format_args!("the resources of the sandbox {name}"), source)
         })
     }
 
@@ -79,9 +78,9 @@ impl ServerStart {
 
     /// Starts the server with its output in the log, and passes the key.
     async fn spawn(&self, command: &mut Command, stdout: Stdio) -> Result<Child, SandboxError> {
-        let log = std::fs::File::create(self.folder.log()).map_err(|source| SandboxError::Host {
-            doing: format!("creating the log {}", self.folder.log().display()),
-            source,
+        let log = self.folder.log();
+        let log = std::fs::File::create(&log).map_err(|source| {
+            SandboxError::host("create", format_args!("the log {}", log.display()), source)
         })?;
         let mut started = spawn(command.stdin(Stdio::piped()).stdout(stdout).stderr(log)).await;
         if let Some(mut stdin) = started.as_mut().ok().and_then(|started| started.stdin.take()) {
@@ -89,10 +88,8 @@ impl ServerStart {
             // A server that exits before it reads the key reports the cause in its log.
             let _ = stdin.write_all(line.expose_secret().as_bytes()).await;
         }
-        started.map_err(|source| SandboxError::Host {
-            doing: format!("starting {}", command.as_std().get_program().display()),
-            source,
-        })
+        started
+            .map_err(|source| SandboxError::host("start", command.as_std().get_program().display(), source))
     }
 
     fn failed(&self, reason: impl std::fmt::Display) -> SandboxError {

@@ -127,7 +127,7 @@ async fn upload(sandbox: &dyn Sandbox, source: &Path, path: &str) -> anyhow::Res
         return Err(UsageError(format!("{} is neither a file nor a folder", source.display())).into());
     }
     let file =
-        tokio::fs::File::open(source).await.with_context(|| format!("opening {}", source.display()))?;
+        tokio::fs::File::open(source).await.with_context(|| format!("cannot open {}", source.display()))?;
     let progress = CopyProgress::new(Some(metadata.len()));
     let mode = FileMode::from_bits(metadata.permissions().mode() & 0o777);
     sandbox.files()?.upload(&target, TransferKind::File, Some(mode), progress.track(Box::new(file))).await?;
@@ -187,7 +187,7 @@ async fn download_to_stdout(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result
     let mut content = sandbox.files()?.download(path, kind).await?;
     let (mut buffer, write_status) = (vec![0; CHUNK_BYTES], WriteStatus::default());
     loop {
-        let count = content.read(&mut buffer).await.with_context(|| format!("reading {path}"))?;
+        let count = content.read(&mut buffer).await.with_context(|| format!("cannot read {path}"))?;
         match buffer.get(..count) {
             None | Some([]) => return Ok(Exit::Finished),
             Some(bytes) => write_status.record(print::program_stdout(bytes)),
@@ -208,7 +208,7 @@ async fn save(mut content: ByteSource, target: &Path, mode: FileMode) -> anyhow:
     let mut file = tempfile::NamedTempFile::new_in(folder).with_context(context)?;
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
-        let count = content.read(&mut buffer).await.context("reading from the sandbox")?;
+        let count = content.read(&mut buffer).await.context("cannot read from the sandbox")?;
         match buffer.get(..count) {
             None | Some([]) => break,
             Some(bytes) => file.write_all(bytes).with_context(context)?,

@@ -46,14 +46,14 @@ pub(super) async fn unpack(archive: ByteSource, target: PathBuf) -> anyhow::Resu
 fn unpack_blocking(archive: impl Read, target: &Path) -> anyhow::Result<SkippedEntries> {
     match std::fs::create_dir(target) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(error).with_context(|| format!("making {}", target.display()));
+            return Err(error).with_context(|| format!("cannot create {}", target.display()));
         }
         _ => {}
     }
     let root = rustix::fs::openat(CWD, target, FOLDER, Mode::empty())
-        .with_context(|| format!("opening the folder {}", target.display()))?;
+        .with_context(|| format!("cannot open the folder {}", target.display()))?;
     let mut unpacker = Unpacker { root, bytes_left: MAX_BYTES, skipped: SkippedEntries::default() };
-    unpacker.run(archive).with_context(|| format!("unpacking into {}", target.display()))?;
+    unpacker.run(archive).with_context(|| format!("cannot unpack into {}", target.display()))?;
     Ok(unpacker.skipped)
 }
 
@@ -68,7 +68,7 @@ impl Unpacker {
         let allowance = Rc::new(std::cell::Cell::new(MAX_HEADER_BYTES));
         let mut archive = Archive::new(AllowanceReader { archive, allowance: Rc::clone(&allowance) });
         for (number, entry) in (0_u64..).zip(archive.entries()?) {
-            let mut entry = entry.context("reading the archive")?;
+            let mut entry = entry.context("cannot read the archive")?;
             if number == MAX_ENTRIES {
                 bail!("the archive has more than {MAX_ENTRIES} entries");
             }
