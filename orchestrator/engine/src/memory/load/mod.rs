@@ -114,7 +114,8 @@ async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec
 
 /// Returns the kind of a file. `None` if it does not exist, or the sandbox does not support files.
 async fn kind(sandbox: &dyn Sandbox, path: &str) -> Result<Option<FileKind>, SandboxError> {
-    match sandbox.files()?.status(path).await {
+    let status = async { sandbox.files()?.status(path).await };
+    match status.await {
         Ok(status) => Ok(status.map(|status| status.kind)),
         Err(SandboxError::Unsupported { .. }) => Ok(None),
         Err(error) => Err(error),

@@ -69,8 +69,9 @@ proptest! {
     }
 }
 
-/// What a sandbox says of its files.
+/// How a sandbox responds to requests about files.
 enum Says {
+    HasNoFiles,
     Nothing,
     ThatItIsLost,
     /// An instructions file, whose content never comes.
@@ -107,7 +108,10 @@ impl Sandbox for Sandboxed {
     }
 
     fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
-        Ok(self)
+        match self.0 {
+            Says::HasNoFiles => self.streams().map(|_| self as _),
+            _ => Ok(self),
+        }
     }
 }
 
@@ -117,6 +121,7 @@ impl SandboxFiles for Sandboxed {
         match self.0 {
             Says::Nothing => Err(SandboxError::Unsupported { runtime: "test", what: "look at files" }),
             Says::ThatItIsLost => Err(SandboxError::Lost { detail: "gone".into() }),
+            Says::HasNoFiles => unreachable!(),
             Says::AndHangs => Ok(path.ends_with("AGENTS.md").then(|| FileStatus {
                 path: path.into(),
                 kind: FileKind::File,
@@ -131,12 +136,10 @@ impl SandboxFiles for Sandboxed {
     }
 
     async fn download(&self, _: &str, _: TransferKind) -> Result<ByteSource, SandboxError> {
-        let (hangs, never_written) = tokio::io::duplex(1);
-        tokio::spawn(async move {
-            std::future::pending::<()>().await;
-            drop(never_written);
-        });
-        Ok(Box::new(hangs))
+        let (reader, writer) = tokio::io::duplex(1);
+        // A dropped writer would end the content.
+        std::mem::forget(writer);
+        Ok(Box::new(reader))
     }
 
     async fn upload(
@@ -158,7 +161,9 @@ async fn problems(says: Says) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn unreadable_sandbox_is_a_reported_problem() {
-    assert_eq!(problems(Says::Nothing).await, Vec::<String>::new());
+    for unsupported in [Says::HasNoFiles, Says::Nothing] {
+        assert_eq!(problems(unsupported).await, Vec::<String>::new());
+    }
     let lost = problems(Says::ThatItIsLost).await;
     assert_eq!(lost.len(), INSTRUCTIONS.len() + FOLDERS.len(), "{lost:?}");
     let slow = problems(Says::AndHangs).await;
