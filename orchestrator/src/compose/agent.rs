@@ -54,18 +54,18 @@ pub(crate) fn memory(config: &Config) -> Option<Memory> {
 
 /// Collects microagents. Skips files that cannot be read, because they may belong to another user. Follows links to files,
 /// but not to folders, because those may form a cycle.
-fn collect(folder: &Path, below: &str, depth: usize, files: &mut Vec<KnowledgeFile>) {
+fn collect(folder: &Path, relative_path: &str, depth: usize, files: &mut Vec<KnowledgeFile>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut entries: Vec<_> = entries.flatten().collect();
     entries.sort_by_key(DirEntry::file_name);
     for entry in entries {
         let (path, name) = (entry.path(), entry.file_name());
-        let below = format!("{below}{}", name.to_string_lossy());
+        let relative_path = format!("{relative_path}{}", name.to_string_lossy());
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             if depth < MAX_FOLDER_DEPTH {
-                collect(&path, &format!("{below}/"), depth + 1, files);
+                collect(&path, &format!("{relative_path}/"), depth + 1, files);
             }
-        } else if KnowledgeFile::is_knowledge_file(&below)
+        } else if KnowledgeFile::is_knowledge_file(&relative_path)
             && path.is_file()
             && files.len() <= MAX_KNOWLEDGE_FILES
         {
@@ -73,7 +73,7 @@ fn collect(folder: &Path, below: &str, depth: usize, files: &mut Vec<KnowledgeFi
             let read = File::open(&path)
                 .and_then(|file| file.take(MAX_KNOWLEDGE_FILE_BYTES as u64 + 1).read_to_end(&mut content));
             if read.is_ok() {
-                files.push(KnowledgeFile { path: path.display().to_string(), below, content });
+                files.push(KnowledgeFile { path: path.display().to_string(), relative_path, content });
             }
         }
     }

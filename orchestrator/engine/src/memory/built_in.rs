@@ -36,7 +36,7 @@ const FILES: &[(&str, &str)] = &files![
 pub(super) fn files() -> Vec<KnowledgeFile> {
     let file = |(name, content): &(&str, &str)| KnowledgeFile {
         path: format!("built-in {name}"),
-        below: (*name).to_owned(),
+        relative_path: (*name).to_owned(),
         content: content.as_bytes().to_vec(),
     };
     FILES.iter().map(file).collect()

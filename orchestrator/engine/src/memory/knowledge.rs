@@ -32,7 +32,7 @@ pub struct KnowledgeFile {
     /// Its path, for users and agents.
     pub path: String,
     /// Its path relative to the knowledge folder; the file name of an instructions file.
-    pub below: String,
+    pub relative_path: String,
     /// Its content, of which only the first 64 KiB are used.
     pub content: Vec<u8>,
 }
@@ -49,8 +49,8 @@ pub struct KnowledgeProblem {
 
 impl KnowledgeFile {
     /// Whether a file of that name is a knowledge file: Markdown, but not the README of the folder.
-    pub fn is_knowledge_file(below: &str) -> bool {
-        let name = below.rsplit('/').next().unwrap_or(below);
+    pub fn is_knowledge_file(relative_path: &str) -> bool {
+        let name = relative_path.rsplit('/').next().unwrap_or(relative_path);
         name.ends_with(".md") && name != "README.md"
     }
 }
@@ -108,7 +108,7 @@ pub(super) fn parse(
         problems.push(KnowledgeProblem { path: path.clone(), problem });
     }
     let text = String::from_utf8_lossy(&file.content);
-    if let Some((_, name)) = INSTRUCTIONS.iter().find(|(known, _)| *known == file.below) {
+    if let Some((_, name)) = INSTRUCTIONS.iter().find(|(known, _)| *known == file.relative_path) {
         return Ok(Knowledge {
             name: (*name).to_owned(),
             activation: Activation::Always,
@@ -121,7 +121,7 @@ pub(super) fn parse(
         problem: format!("{}: it is ignored", error.problem),
     };
     let document = MarkdownDocument::parse(&text).map_err(unusable)?;
-    let name = knowledge_name(&file.below, document.text("name").map_err(unusable)?);
+    let name = knowledge_name(&file.relative_path, document.text("name").map_err(unusable)?);
     let mut triggers = document.texts("triggers").map_err(unusable)?;
     let count = triggers.len();
     triggers.retain(|trigger| trigger.len() <= MAX_TRIGGER_BYTES && !trigger.trim().is_empty());
@@ -139,7 +139,7 @@ pub(super) fn parse(
     }
     let description = document.text("description").map_err(unusable)?;
     let servers = servers(&document).map_err(unusable)?;
-    let activation = match (is_skill(&file.below), source, description) {
+    let activation = match (is_skill(&file.relative_path), source, description) {
         _ if !triggers.is_empty() => Activation::OnTrigger(triggers),
         (true, KnowledgeSource::Workspace, Some(description)) => Activation::OnDemand {
             description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
@@ -172,16 +172,16 @@ fn servers(document: &MarkdownDocument<'_>) -> Result<Vec<SandboxToolServer>, Fr
 }
 
 /// Whether a file is the main file of a skill, which is a folder.
-fn is_skill(below: &str) -> bool {
-    below == "SKILL.md" || below.ends_with("/SKILL.md")
+fn is_skill(relative_path: &str) -> bool {
+    relative_path == "SKILL.md" || relative_path.ends_with("/SKILL.md")
 }
 
 /// Returns the name as in V0: the path relative to the folder without its extension. The name of a skill is the one that
 /// it declares, or that of its folder.
-fn knowledge_name(below: &str, declared: Option<&str>) -> String {
-    match below.strip_suffix("SKILL.md").filter(|_| is_skill(below)) {
+fn knowledge_name(relative_path: &str, declared: Option<&str>) -> String {
+    match relative_path.strip_suffix("SKILL.md").filter(|_| is_skill(relative_path)) {
         Some(folder) => declared.unwrap_or(folder.trim_end_matches('/')).to_owned(),
-        None => below.strip_suffix(".md").unwrap_or(below).to_owned(),
+        None => relative_path.strip_suffix(".md").unwrap_or(relative_path).to_owned(),
     }
 }
 
@@ -200,13 +200,18 @@ fn with_inputs(body: &str, inputs: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn file(below: &str, content: impl Into<Vec<u8>>) -> KnowledgeFile {
-        KnowledgeFile { path: format!("at/{below}"), below: below.into(), content: content.into() }
+    fn file(relative_path: &str, content: impl Into<Vec<u8>>) -> KnowledgeFile {
+        KnowledgeFile {
+            path: format!("at/{relative_path}"),
+            relative_path: relative_path.into(),
+            content: content.into(),
+        }
     }
 
-    fn read(below: &str, content: &str) -> Knowledge {
+    fn read(relative_path: &str, content: &str) -> Knowledge {
         let mut problems = Vec::new();
-        let knowledge = parse(file(below, content), KnowledgeSource::Workspace, &mut problems).unwrap();
+        let knowledge =
+            parse(file(relative_path, content), KnowledgeSource::Workspace, &mut problems).unwrap();
         assert_eq!(problems, []);
         knowledge
     }

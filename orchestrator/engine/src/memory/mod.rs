@@ -78,7 +78,7 @@ impl Memory {
     /// its repository. `organization` is the folder of an organization's knowledge, empty if there is none. Files in `folder`
     /// replace its files of the same name. Has a timeout of 30 seconds.
     pub async fn load(mut self, sandbox: &dyn Sandbox, folder: &str, organization: &str) -> Self {
-        let (files, problems) = load::files(sandbox, folder, organization).await;
+        let (files, problems) = load::load_files(sandbox, folder, organization).await;
         self.problems = problems;
         self.workspace = self.read(files, KnowledgeSource::Workspace);
         self

@@ -21,26 +21,29 @@ const ORGANIZATION_FOLDERS: [&str; 2] = ["microagents", "skills"];
 /// Maximum length of a folder's archive, in bytes. The folder of a skill may contain programs and data.
 const MAX_FOLDER_BYTES: u64 = 8 << 20;
 
+/// Maximum number of bytes that are read of a file. One more than its maximum length, so that the parser detects the truncation.
+const MAX_READ_BYTES: u64 = MAX_KNOWLEDGE_FILE_BYTES as u64 + 1;
+
 /// Maximum number of symbolic links that are followed.
 const MAX_LINKS: usize = 32;
 
-/// The timeout of loading all files.
+/// Timeout of loading all files.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Returns the files, and the problems.
-pub(super) async fn files(
+/// Loads the knowledge files. Also returns the problems that prevented others from being loaded.
+pub(super) async fn load_files(
     sandbox: &dyn Sandbox,
     workspace: &str,
     organization: &str,
 ) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
     let workspace = workspace.trim_end_matches('/');
     let instructions =
-        INSTRUCTIONS.map(|(name, _)| instructions(sandbox, format!("{workspace}/{name}"), name));
+        INSTRUCTIONS.map(|(name, _)| load_instructions(sandbox, format!("{workspace}/{name}"), name));
     let organization_folders = ORGANIZATION_FOLDERS.iter().filter(|_| !organization.is_empty());
     let folders = organization_folders
         .map(|name| format!("{organization}/{name}"))
         .chain(FOLDERS.iter().map(|name| format!("{workspace}/{name}")))
-        .map(|path| folder(sandbox, path));
+        .map(|path| load_folder(sandbox, path));
     let all = async { (join_all(instructions).await, join_all(folders).await) };
     let Ok((instructions, folders)) = timeout(LOAD_TIMEOUT, all).await else {
         let problem =
@@ -64,13 +67,15 @@ pub(super) async fn files(
     (files, problems)
 }
 
-async fn instructions(
+async fn load_instructions(
     sandbox: &dyn Sandbox,
     path: String,
     name: &str,
 ) -> Result<Option<KnowledgeFile>, KnowledgeProblem> {
     match content(sandbox, &path).await {
-        Ok(content) => Ok(content.map(|content| KnowledgeFile { path, below: name.to_owned(), content })),
+        Ok(content) => {
+            Ok(content.map(|content| KnowledgeFile { path, relative_path: name.to_owned(), content }))
+        }
         Err(error) => Err(KnowledgeProblem { path, problem: error.to_string() }),
     }
 }
@@ -80,11 +85,10 @@ async fn content(sandbox: &dyn Sandbox, path: &str) -> Result<Option<Vec<u8>>, S
     if kind(sandbox, path).await? != Some(FileKind::File) {
         return Ok(None);
     }
-    // One additional byte, so that the parser detects the truncation.
-    download(sandbox, path, TransferKind::File, MAX_KNOWLEDGE_FILE_BYTES as u64 + 1).await.map(Some)
+    download(sandbox, path, TransferKind::File, MAX_READ_BYTES).await.map(Some)
 }
 
-async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
+async fn load_folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
     let archive = match kind(sandbox, &path).await {
         Ok(Some(FileKind::Directory)) => download(sandbox, &path, TransferKind::Tree, MAX_FOLDER_BYTES).await,
         Ok(_) => return (Vec::new(), Vec::new()),
@@ -95,10 +99,10 @@ async fn folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec
         Err(error) => return (Vec::new(), vec![KnowledgeProblem { path, problem: error.to_string() }]),
     };
     let KnowledgeArchive { mut files, links, mut problems } = unpack(&path, &archive);
-    for below in links {
-        let path = format!("{path}/{below}");
+    for relative_path in links {
+        let path = format!("{path}/{relative_path}");
         match content(sandbox, &path).await {
-            Ok(Some(content)) => files.push(KnowledgeFile { path, below, content }),
+            Ok(Some(content)) => files.push(KnowledgeFile { path, relative_path, content }),
             // Its target does not exist, is a loop, or is a folder.
             Ok(None) => {
                 problems.push(KnowledgeProblem {
@@ -151,29 +155,36 @@ fn unpack(folder: &str, archive: &[u8]) -> KnowledgeArchive {
     let Ok(entries) = archive.entries() else { return unpacked };
     for entry in entries {
         let read = entry.and_then(|entry| {
-            let below = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
-            if !is_knowledge(folder, &below) {
+            let relative_path =
+                String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
+            if !is_knowledge(folder, &relative_path) {
                 return Ok(());
             }
             match entry.header().entry_type() {
                 tar::EntryType::Regular => {
                     let mut content = Vec::new();
                     let length = entry.size();
-                    let read =
-                        entry.take(MAX_KNOWLEDGE_FILE_BYTES as u64 + 1).read_to_end(&mut content)? as u64;
-                    if read < length.min(MAX_KNOWLEDGE_FILE_BYTES as u64 + 1) {
+                    let read = entry.take(MAX_READ_BYTES).read_to_end(&mut content)? as u64;
+                    if read < length.min(MAX_READ_BYTES) {
                         return Err(std::io::ErrorKind::UnexpectedEof.into());
                     }
-                    unpacked.files.push(KnowledgeFile { path: format!("{folder}/{below}"), below, content });
+                    unpacked.files.push(KnowledgeFile {
+                        path: format!("{folder}/{relative_path}"),
+                        relative_path,
+                        content,
+                    });
                 }
-                tar::EntryType::Symlink if unpacked.links.len() < MAX_LINKS => unpacked.links.push(below),
+                tar::EntryType::Symlink if unpacked.links.len() < MAX_LINKS => {
+                    unpacked.links.push(relative_path)
+                }
                 _ => {}
             }
             Ok(())
         });
         if read.is_err() {
-            let problem =
-                format!("it holds more than {MAX_FOLDER_BYTES} bytes, or changed: the rest is ignored");
+            let problem = format!(
+                "it is larger than {MAX_FOLDER_BYTES} bytes or changed while it was read: the rest is ignored"
+            );
             unpacked.problems.push(KnowledgeProblem { path: folder.to_owned(), problem });
             break;
         }
@@ -182,9 +193,9 @@ fn unpack(folder: &str, archive: &[u8]) -> KnowledgeArchive {
 }
 
 /// Whether a file is knowledge. Other files in the folder of a skill are its resources.
-fn is_knowledge(folder: &str, below: &str) -> bool {
-    let is_beside_skill = below.contains('/') && !below.ends_with("/SKILL.md");
-    KnowledgeFile::is_knowledge_file(below) && !(folder.ends_with("skills") && is_beside_skill)
+fn is_knowledge(folder: &str, relative_path: &str) -> bool {
+    let is_skill_resource = relative_path.contains('/') && !relative_path.ends_with("/SKILL.md");
+    KnowledgeFile::is_knowledge_file(relative_path) && !(folder.ends_with("skills") && is_skill_resource)
 }
 
 #[cfg(test)]

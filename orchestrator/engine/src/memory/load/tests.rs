@@ -24,8 +24,8 @@ fn archive(files: &[(&str, &[u8])], links: &[&str]) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
-fn below(unpacked: &KnowledgeArchive) -> Vec<&str> {
-    unpacked.files.iter().map(|file| file.below.as_str()).collect()
+fn relative_paths(unpacked: &KnowledgeArchive) -> Vec<&str> {
+    unpacked.files.iter().map(|file| file.relative_path.as_str()).collect()
 }
 
 #[test]
@@ -34,10 +34,13 @@ fn markdown_of_an_archive_is_found() {
     let files: [(&str, &[u8]); 5] =
         [("a.md", b"A"), ("README.md", b"no"), ("b.txt", b"no"), (&long_name, b"B"), ("pdf/SKILL.md", b"S")];
     let unpacked = unpack("/w/.openhands/microagents", &archive(&files, &["link.md", "link"]));
-    assert_eq!(below(&unpacked), ["a.md", &long_name, "pdf/SKILL.md"]);
+    assert_eq!(relative_paths(&unpacked), ["a.md", &long_name, "pdf/SKILL.md"]);
     assert_eq!(unpacked.files[0].path, "/w/.openhands/microagents/a.md");
     assert_eq!((unpacked.links, unpacked.problems), (vec!["link.md".to_owned()], vec![]));
-    assert_eq!(below(&unpack("/w/.openhands/skills", &archive(&files, &[]))), ["a.md", "pdf/SKILL.md"]);
+    assert_eq!(
+        relative_paths(&unpack("/w/.openhands/skills", &archive(&files, &[]))),
+        ["a.md", "pdf/SKILL.md"]
+    );
 }
 
 #[test]
@@ -45,7 +48,7 @@ fn start_of_a_truncated_archive_is_used() {
     let whole = archive(&[("a.md", b"A"), ("b.md", &[b'x'; 2000])], &[]);
     for length in 1024..1024 + 512 + 1999 {
         let unpacked = unpack("f", &whole[..length]);
-        assert_eq!(below(&unpacked), ["a.md"], "{length}");
+        assert_eq!(relative_paths(&unpacked), ["a.md"], "{length}");
         assert_eq!(unpacked.problems.len(), usize::from(length > 1024), "{length}");
     }
 }

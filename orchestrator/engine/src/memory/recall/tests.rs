@@ -10,8 +10,12 @@ use crate::memory::{KnowledgeFile, format_recall};
 use crate::testing::timestamp;
 use crate::view::View;
 
-fn file(below: &str, content: &str) -> KnowledgeFile {
-    KnowledgeFile { path: format!("at/{below}"), below: below.into(), content: content.into() }
+fn file(relative_path: &str, content: &str) -> KnowledgeFile {
+    KnowledgeFile {
+        path: format!("at/{relative_path}"),
+        relative_path: relative_path.into(),
+        content: content.into(),
+    }
 }
 
 fn triggered(name: &str, trigger: &str) -> KnowledgeFile {
