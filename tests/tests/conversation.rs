@@ -216,7 +216,7 @@ async fn conversation_resumes_without_rerun_when_process_died() {
         fixture.action_results(),
         [result("one", "one"), result("hang", "hang"), result("two", "two")]
     );
-    assert!(fixture.provider.runs().values().all(|runs| *runs == 1));
+    assert!(fixture.provider.start_counts().values().all(|count| *count == 1));
     assert_eq!(State::fold(&fixture.log()), conversation.state().without_schedule());
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
@@ -255,7 +255,7 @@ async fn action_runs_only_when_confirmed_even_after_a_crash() {
     let fixture = ConversationFixture::new(&responses);
     let conversation = fixture.start_with(ConfirmationPolicy::Always).await;
     wait_for_confirmation_request(&conversation).await;
-    assert!(fixture.provider.runs().is_empty());
+    assert!(fixture.provider.start_counts().is_empty());
     conversation.confirm(None).unwrap();
     conversation.wait_for(|state| state.iterations == 2).await;
     wait_for_confirmation_request(&conversation).await;
@@ -274,7 +274,7 @@ async fn action_runs_only_when_confirmed_even_after_a_crash() {
         fixture.action_results(),
         [result("one", "one"), result("two", rejected), result("three", stopped)]
     );
-    assert_eq!(fixture.provider.runs().len(), 1);
+    assert_eq!(fixture.provider.start_counts().len(), 1);
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 

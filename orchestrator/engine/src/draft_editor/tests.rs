@@ -352,7 +352,7 @@ async fn unusable_response_costs_and_reaches_no_sandbox() {
     );
     let state = conversation.state();
     assert_eq!((state.iterations, state.metrics.accumulated_cost), (3, 5.0), "drafts are no steps");
-    assert!(world.provider.runs().values().all(|runs| *runs == 1));
+    assert!(world.provider.start_counts().values().all(|count| *count == 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -393,7 +393,7 @@ async fn crash_repeats_only_an_unfinished_model_call() {
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(again.terminal_events(), [(String::new(), "edited".to_owned())], "it is attached to");
-    assert!(world.provider.runs().values().all(|runs| *runs == 1));
+    assert!(world.provider.start_counts().values().all(|count| *count == 1));
     assert_eq!(conversation.state().metrics.accumulated_cost, 3.0, "the draft cost once");
 }
 

@@ -1,6 +1,7 @@
 //! A sandbox that responds from a script. Like a real sandbox, it never runs the same id twice.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use protocol::action::ReadAction;
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{ActionRequest, FileKind, FileMode, FileStatus, SandboxAction};
 use protocol::{ActionId, ConversationId, IdError, Observation, ObservationKind, SandboxId};
-use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{
     ByteSource, Lifetime, OnOutput, OutputChunk, Sandbox, SandboxError, SandboxFiles, SandboxMonitoring,
@@ -40,22 +41,21 @@ pub enum ScriptedResult {
 pub struct ScriptedProvider {
     script: Arc<ActionScript>,
     machines: Arc<Mutex<BTreeMap<SandboxId, Arc<Machine>>>>,
-    boot_count: Arc<Mutex<u64>>,
-    runs: RunCounts,
+    boot_count: Arc<AtomicU64>,
+    start_counts: StartCounts,
 }
 
 /// The number of starts of each action.
-type RunCounts = Arc<Mutex<BTreeMap<ActionId, u32>>>;
+type StartCounts = Arc<Mutex<BTreeMap<ActionId, u32>>>;
 
 /// One boot of a scripted action server.
 struct Machine {
     lease: SandboxLeased,
     /// When each action was started.
     started_at: Mutex<BTreeMap<ActionId, Instant>>,
-    runs: RunCounts,
-    cancelled: Mutex<Vec<ActionId>>,
-    changed: Notify,
-    lost: tokio_util::sync::CancellationToken,
+    start_counts: StartCounts,
+    cancellations: Mutex<BTreeMap<ActionId, CancellationToken>>,
+    lost: CancellationToken,
 }
 
 /// A client of a machine.
@@ -71,8 +71,12 @@ impl ScriptedProvider {
             script: Arc::new(script),
             machines: Arc::default(),
             boot_count: Arc::default(),
-            runs: Arc::default(),
+            start_counts: Arc::default(),
         }
+    }
+
+    fn connect(&self, machine: Arc<Machine>) -> Box<dyn Sandbox> {
+        Box::new(ScriptedSandbox { script: Arc::clone(&self.script), machine })
     }
 
     /// Returns the id of a conversation's sandbox.
@@ -96,8 +100,8 @@ impl ScriptedProvider {
     }
 
     /// Returns the number of sandboxes on which each action was started. More than 1 is an error.
-    pub fn runs(&self) -> BTreeMap<ActionId, u32> {
-        lock(&self.runs).clone()
+    pub fn start_counts(&self) -> BTreeMap<ActionId, u32> {
+        lock(&self.start_counts).clone()
     }
 }
 
@@ -105,19 +109,13 @@ impl Machine {
     /// Returns when the action was started. Starts it if it was not.
     fn start(&self, id: &ActionId) -> Instant {
         *lock(&self.started_at).entry(id.clone()).or_insert_with(|| {
-            *lock(&self.runs).entry(id.clone()).or_default() += 1;
+            *lock(&self.start_counts).entry(id.clone()).or_default() += 1;
             Instant::now()
         })
     }
 
-    async fn cancelled(&self, id: &ActionId) {
-        loop {
-            let changed = self.changed.notified();
-            if lock(&self.cancelled).contains(id) {
-                return;
-            }
-            changed.await;
-        }
+    fn cancellation(&self, id: &ActionId) -> CancellationToken {
+        lock(&self.cancellations).entry(id.clone()).or_default().clone()
     }
 }
 
@@ -136,11 +134,7 @@ impl SandboxProvider for ScriptedProvider {
         let start_error =
             |error: IdError| SandboxError::Start { detail: error.to_string(), logs: String::new() };
         let sandbox_id = Self::sandbox_id(&spec.conversation).map_err(start_error)?;
-        let boot = {
-            let mut boot_count = lock(&self.boot_count);
-            *boot_count += 1;
-            *boot_count
-        };
+        let boot = self.boot_count.fetch_add(1, Ordering::Relaxed) + 1;
         let machine = Arc::new(Machine {
             lease: SandboxLeased {
                 runtime: self.runtime().into(),
@@ -149,28 +143,25 @@ impl SandboxProvider for ScriptedProvider {
                 working_dir: "/workspace".into(),
             },
             started_at: Mutex::default(),
-            runs: Arc::clone(&self.runs),
-            cancelled: Mutex::default(),
-            changed: Notify::new(),
-            lost: tokio_util::sync::CancellationToken::new(),
+            start_counts: Arc::clone(&self.start_counts),
+            cancellations: Mutex::default(),
+            lost: CancellationToken::new(),
         });
         lock(&self.machines).insert(sandbox_id, Arc::clone(&machine));
-        Ok(Box::new(ScriptedSandbox { script: Arc::clone(&self.script), machine }))
+        Ok(self.connect(machine))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
         let machine = lock(&self.machines).get(&lease.sandbox_id).cloned();
         match machine {
-            Some(machine) if machine.lease == *lease => {
-                Ok(Box::new(ScriptedSandbox { script: Arc::clone(&self.script), machine }))
-            }
+            Some(machine) if machine.lease == *lease => Ok(self.connect(machine)),
             _ => Err(SandboxError::Lost { detail: "the machine is gone".into() }),
         }
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
         match lock(&self.machines).get(sandbox).cloned() {
-            Some(machine) => Ok(Box::new(ScriptedSandbox { script: Arc::clone(&self.script), machine })),
+            Some(machine) => Ok(self.connect(machine)),
             None => Err(SandboxError::Lost { detail: "the machine is gone".into() }),
         }
     }
@@ -227,6 +218,7 @@ impl Sandbox for ScriptedSandbox {
         on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError> {
         let started_at = self.machine.start(id);
+        let cancellation = self.machine.cancellation(id);
         let completion = async {
             match (self.script)(request) {
                 ScriptedResult::Observation(observation) => {
@@ -235,11 +227,11 @@ impl Sandbox for ScriptedSandbox {
                 }
                 ScriptedResult::After(duration, observation) => {
                     // A timeout and a cancellation both complete it.
-                    drop(tokio::time::timeout_at(started_at + duration, self.machine.cancelled(id)).await);
+                    drop(tokio::time::timeout_at(started_at + duration, cancellation.cancelled()).await);
                     observation
                 }
                 ScriptedResult::WhenCancelled(observation) => {
-                    self.machine.cancelled(id).await;
+                    cancellation.cancelled().await;
                     observation
                 }
             }
@@ -252,8 +244,7 @@ impl Sandbox for ScriptedSandbox {
     }
 
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
-        lock(&self.machine.cancelled).push(id.clone());
-        self.machine.changed.notify_waiters();
+        self.machine.cancellation(id).cancel();
         Ok(())
     }
 

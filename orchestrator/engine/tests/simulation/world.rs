@@ -262,7 +262,7 @@ impl Simulation {
         let mut terminal_events: BTreeMap<_, u32> = BTreeMap::new();
         let (mut state, mut cost) = (State::default(), 0.0);
         let mut unnotified = BTreeSet::new();
-        let runs = self.provider.runs();
+        let start_counts = self.provider.start_counts();
         let mut unconfirmed = BTreeSet::new();
         for (number, event) in log.iter().enumerate() {
             assert_eq!(event.id.0, number as u64, "ids have no gaps");
@@ -270,7 +270,7 @@ impl Simulation {
                 *terminal_events.entry(cause).or_default() += 1;
             }
             if let EventBody::Action(action) = &event.body {
-                let ran = runs.contains_key(&ActionId::for_event(&id(), event.id));
+                let ran = start_counts.contains_key(&ActionId::for_event(&id(), event.id));
                 if ran && state.confirmation.requires_confirmation(action.security_risk()) {
                     unconfirmed.insert(event.id);
                 }
@@ -321,8 +321,8 @@ impl Simulation {
         assert!(terminal_events.values().all(|count| *count == 1), "no terminal event is duplicated");
         assert!(!self.was_missing.load(Ordering::Relaxed), "no agent steps without its sandbox");
         assert!(unconfirmed.is_empty(), "{unconfirmed:?} ran without confirmation");
-        for (action, runs) in runs {
-            assert_eq!(runs, 1, "{action} runs once");
+        for (action, starts) in start_counts {
+            assert_eq!(starts, 1, "{action} is started once");
         }
         self.seen = log;
     }

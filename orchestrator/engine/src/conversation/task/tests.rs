@@ -132,7 +132,7 @@ async fn next_setup_step_follows_when_one_times_out() {
     let started_at = Instant::now();
     let conversation = Conversation::start(parts, id(), started).await.unwrap();
     let state = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserInput).await;
-    assert_eq!((state.setup_step(), provider.runs().len()), (None, 2));
+    assert_eq!((state.setup_step(), provider.start_counts().len()), (None, 2));
     let took = started_at.elapsed().as_secs_f64();
     assert!((590.0..=601.0).contains(&took), "{took}");
     conversation.close(crate::conversation::SandboxDisposition::Remove).await.unwrap();
