@@ -183,7 +183,7 @@ impl Agent for Replay {
         llm: &dyn Llm,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<AgentStep, LlmError> {
-        match self.trajectory.actions.get(view.replayable()) {
+        match self.trajectory.actions.get(view.replayable_count()) {
             Some(done) => Ok(AgentStep {
                 timeout: done.timeout,
                 tool_call_metadata: done.tool_call_metadata.clone(),

@@ -28,7 +28,7 @@ impl HistoryBounds {
         let kept_first = self.keep_first + usize::from(summary == SummaryMode::Written);
         let keep_last = self.target(view)?.saturating_sub(kept_first);
         let forgotten = between(view, self.keep_first, keep_last);
-        let is_added = summary == SummaryMode::Written && !view.has_summary();
+        let is_added = summary == SummaryMode::Written && view.summary().is_none();
         (forgotten.len() > usize::from(is_added)).then_some(forgotten)
     }
 }

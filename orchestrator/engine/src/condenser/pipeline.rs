@@ -19,7 +19,7 @@ impl Condenser for Pipeline {
     ) -> Result<CondenserOutput, LlmError> {
         for condenser in &self.0 {
             match condenser.condense(view, on_progress).await? {
-                CondenserOutput::View(entry) => view = entry,
+                CondenserOutput::View(reduced) => view = reduced,
                 condensation @ CondenserOutput::Condensation(_) => return Ok(condensation),
             }
         }

@@ -9,7 +9,7 @@ use super::forgetting::{HistoryBounds, SummaryMode, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::agent::ModelCall;
 use crate::llm::{AssistantMessage, ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, Tool};
-use crate::view::{Retention, View};
+use crate::view::{View, ViewEntry};
 
 /// Maximum length of a summary, in characters. The middle of a longer one is removed.
 const MAX_SUMMARY_CHARS: usize = 20_000;
@@ -40,16 +40,15 @@ impl Condenser for Summarizing {
         let Some(forgotten) = self.bounds.select_forgotten(&view, SummaryMode::Written) else {
             return Ok(CondenserOutput::View(view));
         };
-        let before = view.entries().iter().find(|entry| entry.retention == Retention::Summary);
-        let before = before.map(|entry| entry.text()).unwrap_or_default();
-        let request = |events: &str| self.request(&before, events);
+        let previous = view.summary().map(ViewEntry::text).unwrap_or_default();
+        let request = |events: &str| self.request(&previous, events);
         let completion =
             complete_about(self.llm.as_ref(), &forgotten, self.max_event_length, &request, on_progress)
                 .await?;
         let summary = match (self.form.read)(&completion.response.message) {
             // Condenses anyway: the call has its cost, and the history is too long.
             text if text.trim().is_empty() => {
-                format!("{before}\n\nThe next {} events were forgotten without a summary.", forgotten.len())
+                format!("{previous}\n\nThe next {} events were forgotten without a summary.", forgotten.len())
             }
             text => text,
         };
@@ -63,10 +62,10 @@ impl Condenser for Summarizing {
 }
 
 impl Summarizing {
-    fn request(&self, before: &str, events: &str) -> LlmRequest {
-        let before = if before.is_empty() { "There is none yet." } else { before };
+    fn request(&self, previous: &str, events: &str) -> LlmRequest {
+        let previous = if previous.is_empty() { "There is none yet." } else { previous };
         let prompt = format!(
-            "<summary_so_far>\n{before}\n</summary_so_far>\n\n<events>\n{events}\n</events>\n\n\
+            "<summary_so_far>\n{previous}\n</summary_so_far>\n\n<events>\n{events}\n</events>\n\n\
              Write the new summary now."
         );
         let messages = vec![

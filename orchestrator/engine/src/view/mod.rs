@@ -30,8 +30,8 @@ pub struct View {
     entries: Arc<Vec<ViewEntry>>,
     has_task: bool,
     is_condensation_requested: bool,
-    offered: Arc<Vec<Tool>>,
-    replayable: usize,
+    offered_tools: Arc<Vec<Tool>>,
+    replayable_count: usize,
     unrecalled_message: Option<Arc<Event>>,
     recalled: RecallHistory,
     /// The delegate action of the agent. `None` for the conversation's own agent.
@@ -68,8 +68,8 @@ impl Default for View {
             entries: Arc::default(),
             has_task: false,
             is_condensation_requested: false,
-            offered: Arc::default(),
-            replayable: 0,
+            offered_tools: Arc::default(),
+            replayable_count: 0,
             unrecalled_message: None,
             recalled: RecallHistory::default(),
             agent: None,
@@ -109,7 +109,7 @@ impl View {
 
     /// Returns the tools of tool servers, according to the latest event about them.
     pub fn offered_tools(&self) -> &[Tool] {
-        &self.offered
+        &self.offered_tools
     }
 
     /// Returns the user's latest message, unless a recall or an action of the agent followed it.
@@ -156,9 +156,10 @@ impl View {
     pub fn pending_call(&self) -> Option<(ToolCall, ToolCallMetadata)> {
         let latest = self.latest()?;
         // The agent has to see the rejection first.
-        if matches!(&latest.event.body, EventBody::Observation(observation)
-            if matches!(observation.kind, ObservationKind::UserRejected(_)))
-        {
+        if matches!(
+            latest.event.body,
+            EventBody::Observation(Observation { kind: ObservationKind::UserRejected(_), .. })
+        ) {
             return None;
         }
         let metadata = latest.event.tool_call_metadata.as_ref()?;
@@ -188,8 +189,8 @@ impl View {
     }
 
     /// Returns the number of replayable actions of the agent, including forgotten ones.
-    pub(crate) fn replayable(&self) -> usize {
-        self.replayable
+    pub(crate) fn replayable_count(&self) -> usize {
+        self.replayable_count
     }
 
     /// Returns the latest entry, except for the summary and for notices, which may occur between two calls of a response.
@@ -197,9 +198,9 @@ impl View {
         self.entries.iter().rfind(|entry| entry.retention != Retention::Summary && !is_notice(&entry.event))
     }
 
-    /// Whether the view has a summary.
-    pub(crate) fn has_summary(&self) -> bool {
-        self.entries.iter().any(|entry| entry.retention == Retention::Summary)
+    /// Returns the summary of the forgotten events. `None` if there is none yet.
+    pub(crate) fn summary(&self) -> Option<&ViewEntry> {
+        self.entries.iter().find(|entry| entry.retention == Retention::Summary)
     }
 
     /// Removes the selected entries, except those that must stay.
@@ -209,7 +210,7 @@ impl View {
     }
 
     fn push(&mut self, event: &Arc<Event>) {
-        self.replayable += usize::from(replay::is_replayable(event));
+        self.replayable_count += usize::from(replay::is_replayable(event));
         match (&event.body, event.source) {
             (EventBody::Action(Action::Message(_)), EventSource::User) => {
                 self.unrecalled_message = Some(Arc::clone(event));
@@ -223,7 +224,7 @@ impl View {
         match &event.body {
             // The tools are sent separately from the messages.
             EventBody::Action(Action::System(system)) if event.source == EventSource::Environment => {
-                self.offered = Arc::new(Tool::all_from_stored(system).collect());
+                self.offered_tools = Arc::new(Tool::all_from_stored(system).collect());
             }
             EventBody::Action(Action::Condensation(condensation)) => self.condense(event, condensation),
             EventBody::Action(Action::CondensationRequest(_)) => {
@@ -247,23 +248,22 @@ impl View {
             }
             _ => Retention::Forgettable,
         };
-        let group = self.group_of(event);
+        let group = self.find_group(event);
         let entry = ViewEntry { event: Arc::clone(event), group, retention, replacement: None };
         Arc::make_mut(&mut self.entries).push(entry);
     }
 
-    /// Returns the group of an event, a new one if it continues none.
-    fn group_of(&self, event: &Event) -> EventId {
+    /// Finds the group that an event continues. An event that continues none starts a group.
+    fn find_group(&self, event: &Event) -> EventId {
         let by_cause = event.cause.and_then(|cause| {
-            let since = self.entries.iter().rev().take_while(|entry| entry.event.id >= cause);
-            since.into_iter().find(|entry| entry.event.id == cause)
+            let mut since = self.entries.iter().rev().take_while(|entry| entry.event.id >= cause);
+            since.find(|entry| entry.event.id == cause)
         });
         let by_response = || {
             let response = &event.tool_call_metadata.as_ref()?.model_response;
-            let mut responses = self.entries.iter().rev().filter_map(|entry| {
-                entry.event.tool_call_metadata.as_ref().map(|metadata| (entry, &metadata.model_response))
-            });
-            responses.next().filter(|(_, latest)| *latest == response).map(|(entry, _)| entry)
+            let latest = self.entries.iter().rfind(|entry| entry.event.tool_call_metadata.is_some())?;
+            let metadata = latest.event.tool_call_metadata.as_ref()?;
+            (metadata.model_response == *response).then_some(latest)
         };
         by_cause.or_else(by_response).map_or(event.id, |entry| entry.group)
     }
@@ -298,13 +298,11 @@ impl View {
     }
 }
 
-/// Returns whether a condensation selects an event. A range whose end precedes its start selects none.
+/// Returns the predicate of the events that a condensation selects. A range whose end precedes its start selects none.
 fn selection(condensation: &CondensationAction) -> impl Fn(EventId) -> bool {
     let id = |id: i64| u64::try_from(id).ok();
-    let ids: Option<HashSet<u64>> = condensation
-        .forgotten_event_ids
-        .as_ref()
-        .map(|ids| ids.iter().filter_map(|number| id(*number)).collect());
+    let ids = condensation.forgotten_event_ids.as_ref();
+    let ids: Option<HashSet<u64>> = ids.map(|ids| ids.iter().copied().filter_map(id).collect());
     let first = condensation.forgotten_events_start_id.map(|first| id(first).unwrap_or(0));
     let range = first.zip(condensation.forgotten_events_end_id.and_then(id));
     move |event| match (&ids, range) {
