@@ -12,9 +12,9 @@ pub fn cut_middle(text: &str, max_chars: usize) -> Cow<'_, str> {
         return text.into();
     }
     let half = max_chars / 2;
-    let start_end = text.char_indices().nth(half).map_or(text.len(), |(at, _)| at);
-    let end_start = text.char_indices().rev().take(half).last().map_or(text.len(), |(at, _)| at);
-    format!("{}{NOTICE}{}", &text[..start_end], &text[end_start..]).into()
+    let head_end = text.char_indices().nth(half).map_or(text.len(), |(index, _)| index);
+    let tail_start = text.char_indices().rev().take(half).last().map_or(text.len(), |(index, _)| index);
+    format!("{}{NOTICE}{}", &text[..head_end], &text[tail_start..]).into()
 }
 
 #[cfg(test)]

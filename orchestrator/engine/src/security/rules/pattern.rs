@@ -45,7 +45,7 @@ struct TextPattern {
     /// The common prefix of all matching texts.
     prefix: String,
     /// Whether only the prefix itself matches.
-    is_text: bool,
+    is_literal: bool,
 }
 
 impl TextPattern {
@@ -58,8 +58,8 @@ impl TextPattern {
             pattern: pattern.to_owned(),
             problem: error.kind().to_string(),
         })?;
-        let prefix: String = pattern.chars().take_while(|letter| !"*?[{\\".contains(*letter)).collect();
-        Ok(Self { glob: glob.compile_matcher(), is_text: prefix.len() == pattern.len(), prefix })
+        let prefix: String = pattern.chars().take_while(|character| !"*?[{\\".contains(*character)).collect();
+        Ok(Self { glob: glob.compile_matcher(), is_literal: prefix.len() == pattern.len(), prefix })
     }
 
     fn matches(&self, word: &Word) -> Match {
@@ -67,7 +67,7 @@ impl TextPattern {
             return if self.glob.is_match(&word.text) { Match::Yes } else { Match::No };
         }
         let may_start_with =
-            word.text.starts_with(&self.prefix) && !(self.is_text && word.text.len() > self.prefix.len());
+            word.text.starts_with(&self.prefix) && !(self.is_literal && word.text.len() > self.prefix.len());
         if may_start_with || self.prefix.starts_with(&word.text) { Match::Maybe } else { Match::No }
     }
 }
@@ -130,7 +130,7 @@ impl TryFrom<String> for PathPattern {
 
     fn try_from(text: String) -> Result<Self, PatternError> {
         let mut patterns = Vec::new();
-        for path in spellings(&text) {
+        for path in expand_path(&text) {
             patterns.push(TextPattern::new(&path, true)?);
             // Access to the folder includes its content.
             if let Some(folder) =
@@ -139,15 +139,14 @@ impl TryFrom<String> for PathPattern {
                 patterns.push(TextPattern::new(folder, true)?);
             }
         }
-        if patterns.is_empty() { Err(PatternError::Empty) } else { Ok(Self(patterns)) }
+        Ok(Self(patterns))
     }
 }
 
-/// Returns the spellings of a path in a home directory.
-fn spellings(pattern: &str) -> Vec<String> {
+/// Returns the globs of a path pattern: one for each home directory, or one for each depth.
+fn expand_path(pattern: &str) -> Vec<String> {
     match pattern.strip_prefix("~/") {
         Some(rest) => ["~", "/root", "/home/*"].map(|home| format!("{home}/{rest}")).to_vec(),
-        None if pattern.is_empty() => Vec::new(),
         None if pattern.starts_with(['/', '~']) || pattern.starts_with("**") => vec![pattern.to_owned()],
         None => vec![pattern.to_owned(), format!("**/{pattern}")],
     }
