@@ -44,22 +44,19 @@ impl ScriptedLlm {
 
     /// Skips the responses that a resumed conversation has in its log, and the errors before them.
     #[must_use]
-    pub fn resuming_after(self, responses: usize) -> Self {
-        let is_response = |entry: &Entry| matches!(entry, Entry::Response { .. });
-        let places = self.script.responses.iter().enumerate().filter(|(_, entry)| is_response(entry));
-        let next = match responses {
-            0 => 0,
-            _ => places.map(|(place, _)| place + 1).nth(responses - 1).unwrap_or(self.script.responses.len()),
-        };
+    pub fn resuming_after(self, response_count: usize) -> Self {
+        let entries = (1..).zip(&self.script.responses);
+        let responses = entries.filter(|(_, entry)| matches!(entry, Entry::Response { .. }));
+        let mut ends = std::iter::once(0).chain(responses.map(|(number, _)| number));
+        let next = ends.nth(response_count).unwrap_or(self.script.responses.len());
         Self { next: AtomicUsize::new(next), ..self }
     }
 
     /// Returns the next entry and its number, from 1.
     fn next_entry(&self) -> Option<(usize, &Entry)> {
-        let advance = |next| (next < self.script.responses.len()).then_some(next + 1);
         // `Relaxed` suffices: only the counter is shared.
-        let place = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance).ok()?;
-        Some((place + 1, self.script.responses.get(place)?))
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        Some((index + 1, self.script.responses.get(index)?))
     }
 
     fn completion(
@@ -73,10 +70,10 @@ impl ScriptedLlm {
             Entry::Error(kind) => return Err(*kind),
         };
         let calls: Vec<ToolCall> =
-            (1..).zip(calls).map(|(place, call)| call.to_call(number, place)).collect();
+            (1..).zip(calls).map(|(position, call)| call.to_call(number, position)).collect();
         let usage = usage.unwrap_or_else(|| ScriptedUsage {
             prompt_tokens: estimate_tokens(request_chars(request)),
-            completion_tokens: estimate_tokens(text.unwrap_or_default().chars().count() + chars(&calls)),
+            completion_tokens: estimate_tokens(text.unwrap_or_default().chars().count() + call_chars(&calls)),
         });
         Ok(Completion {
             response: self.response(number, text, calls, usage),
@@ -160,19 +157,21 @@ fn estimate_tokens(chars: usize) -> u64 {
     chars.div_ceil(4) as u64
 }
 
-fn chars(calls: &[ToolCall]) -> usize {
-    calls.iter().map(|call| call.to_stored().to_string().len()).sum()
+fn call_chars(calls: &[ToolCall]) -> usize {
+    calls.iter().map(|call| call.to_stored().to_string().chars().count()).sum()
 }
 
 fn request_chars(request: &LlmRequest) -> usize {
-    let part = |part: &MessagePart| match part {
+    let part_chars = |part: &MessagePart| match part {
         MessagePart::Text(text) => text.chars().count(),
         MessagePart::Image(_) => 0,
     };
     let messages = request.messages.iter().map(|message| match message {
         ChatMessage::System(text) => text.chars().count(),
-        ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => parts.iter().map(part).sum(),
-        ChatMessage::Assistant(message) => Value::Object(message.to_stored()).to_string().len(),
+        ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => {
+            parts.iter().map(part_chars).sum()
+        }
+        ChatMessage::Assistant(message) => Value::Object(message.to_stored()).to_string().chars().count(),
     });
     messages.sum()
 }
