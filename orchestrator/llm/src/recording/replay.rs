@@ -6,7 +6,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
@@ -30,7 +30,7 @@ pub struct ReplayLlm {
 #[derive(Debug)]
 struct RecordedRequest {
     file: PathBuf,
-    request: u64,
+    request_hash: u64,
     is_used: bool,
 }
 
@@ -48,26 +48,28 @@ impl ReplayLlm {
         let mut calls = Vec::with_capacity(files.len());
         for (_, file) in files {
             let call = RecordedCall::read(&file)?;
-            calls.push(RecordedRequest { file, request: hash(&call.request), is_used: false });
+            calls.push(RecordedRequest { file, request_hash: hash(&call.request), is_used: false });
             model = call.model;
             max_cost = max_cost.max(call.outcome.cost());
         }
         Ok(Self { model, max_cost, redaction, calls: Mutex::new(calls) })
     }
 
-    /// Claims the file with the result of a request. The error is the next unused file.
-    fn claim(&self, request: &Value) -> Result<PathBuf, Option<PathBuf>> {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut unused = calls.iter_mut().filter(|call| !call.is_used).peekable();
-        let next = unused.peek().map(|call| call.file.clone());
-        let request = hash(request);
-        match unused.find(|call| call.request == request) {
-            Some(call) => {
-                call.is_used = true;
-                Ok(call.file.clone())
-            }
-            None => Err(next),
-        }
+    /// Claims the file with the result of a request. `None` if no unused call has this request.
+    fn claim(&self, request: &Value) -> Option<PathBuf> {
+        let hash = hash(request);
+        let mut calls = self.lock();
+        let call = calls.iter_mut().find(|call| !call.is_used && call.request_hash == hash)?;
+        call.is_used = true;
+        Some(call.file.clone())
+    }
+
+    fn next_unused(&self) -> Option<PathBuf> {
+        self.lock().iter().find(|call| !call.is_used).map(|call| call.file.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<RecordedRequest>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,23 +89,21 @@ impl Llm for ReplayLlm {
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
         let request = self.redaction.redact(request_to_json(request));
-        match self.claim(&request) {
-            Ok(file) => {
-                let outcome = read(file).await?.outcome;
-                outcome.map_response(|response| self.redaction.restore(response)).into()
-            }
-            Err(None) => Err(not_recorded("all recorded calls are used".to_owned())),
-            Err(Some(file)) => {
-                let name = file.display().to_string();
-                let recorded = read(file).await?.request;
-                let difference = difference(&recorded, &request).unwrap_or_default();
-                Err(not_recorded(format!("{name}: {difference}")))
-            }
+        if let Some(file) = self.claim(&request) {
+            let outcome = read_call(file).await?.outcome;
+            return outcome.map_response(|response| self.redaction.restore(response)).into();
         }
+        let Some(file) = self.next_unused() else {
+            return Err(not_recorded("all recorded calls are used".to_owned()));
+        };
+        let name = file.display().to_string();
+        let recorded = read_call(file).await?.request;
+        let difference = difference(&recorded, &request).unwrap_or_default();
+        Err(not_recorded(format!("{name}: {difference}")))
     }
 }
 
-async fn read(file: PathBuf) -> Result<RecordedCall, LlmError> {
+async fn read_call(file: PathBuf) -> Result<RecordedCall, LlmError> {
     let read = tokio::task::spawn_blocking(move || RecordedCall::read(&file)).await;
     read.map_err(|error| not_recorded(error.to_string()))?.map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
