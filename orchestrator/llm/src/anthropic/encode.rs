@@ -7,27 +7,27 @@ use super::blocks::{self, call_id, is_blank, text_block};
 use crate::config::LlmConfig;
 use crate::wire::NO_VISION;
 
-/// Maximum number of the user's turns with a cache mark. Anthropic allows four marks; the system prompt and the tools have
+/// Maximum number of the user's turns with a cache breakpoint. Anthropic allows four breakpoints; the system prompt and the tools have
 /// one each. The previous request ended with the older of these turns.
 const MAX_MARKED_TURNS: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Encoder {
     vision: bool,
-    cache_marks: bool,
+    cache_breakpoints: bool,
 }
 
 impl Encoder {
     pub(super) fn new(config: &LlmConfig) -> Self {
-        Self { vision: config.sends_images(), cache_marks: config.caching_prompt }
+        Self { vision: config.sends_images(), cache_breakpoints: config.caching_prompt }
     }
 
     pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
         let mut system: Vec<Value> = request.messages.iter().filter_map(system_block).collect();
         let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
         let mut messages = self.messages(&request.messages);
-        if self.cache_marks {
-            system.last_mut().into_iter().chain(tools.last_mut()).for_each(add_cache_mark);
+        if self.cache_breakpoints {
+            system.last_mut().into_iter().chain(tools.last_mut()).for_each(add_cache_breakpoint);
             mark_last_turns(&mut messages);
         }
         let fields = [("system", system), ("tools", tools)].into_iter().filter(|(_, list)| !list.is_empty());
@@ -105,10 +105,10 @@ fn non_empty(content: Vec<Value>) -> Vec<Value> {
 
 fn mark_last_turns(messages: &mut [Value]) {
     let turns = messages.iter_mut().rev().filter(|turn| turn["role"] == "user").take(MAX_MARKED_TURNS);
-    turns.filter_map(|turn| turn["content"].as_array_mut()?.last_mut()).for_each(add_cache_mark);
+    turns.filter_map(|turn| turn["content"].as_array_mut()?.last_mut()).for_each(add_cache_breakpoint);
 }
 
-fn add_cache_mark(block: &mut Value) {
+fn add_cache_breakpoint(block: &mut Value) {
     block["cache_control"] = json!({ "type": "ephemeral" });
 }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn system_tools_and_the_last_two_turns_have_cache_marks() {
+    fn system_tools_and_the_last_two_turns_have_cache_breakpoints() {
         let tool = |name: &str| Tool { name: name.into(), description: "d".into(), parameters: json!({}) };
         let user = |word: &str| ChatMessage::User(vec![text(word)]);
         let request = LlmRequest {

@@ -2,8 +2,6 @@
 //!
 //! Stored events have this format too. The model's messages are sent back with all fields of the provider.
 
-use std::collections::VecDeque;
-
 use engine::llm::{AssistantMessage, ChatMessage, LlmRequest, MessagePart, Tool};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +13,7 @@ use crate::wire::NO_VISION;
 pub(super) struct Encoder {
     vision: bool,
     dialect: Dialect,
-    cache_marks: bool,
+    cache_breakpoints: bool,
 }
 
 /// A variant of OpenAI's format.
@@ -23,7 +21,7 @@ pub(super) struct Encoder {
 enum Dialect {
     /// Results of tools have no images.
     OpenAi,
-    /// Anthropic's models behind LiteLLM or OpenRouter: results of tools can have images, and cache marks are supported.
+    /// Anthropic's models behind LiteLLM or OpenRouter: results of tools can have images, and cache breakpoints are supported.
     Claude,
 }
 
@@ -33,14 +31,14 @@ impl Encoder {
         Self {
             vision: config.sends_images(),
             dialect: if claude { Dialect::Claude } else { Dialect::OpenAi },
-            cache_marks: claude && config.caching_prompt,
+            cache_breakpoints: claude && config.caching_prompt,
         }
     }
 
     pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
         let mut messages = self.messages(&request.messages);
-        if self.cache_marks {
-            add_cache_marks(&mut messages);
+        if self.cache_breakpoints {
+            add_cache_breakpoints(&mut messages);
         }
         let mut body = Map::from_iter([("messages".to_owned(), Value::Array(messages))]);
         if !request.tools.is_empty() {
@@ -51,10 +49,10 @@ impl Encoder {
 
     fn messages(&self, messages: &[ChatMessage]) -> Vec<Value> {
         let mut encoded = Vec::with_capacity(messages.len());
-        let mut images = VecDeque::new();
+        let mut images = Vec::new();
         for message in messages {
             if !matches!(message, ChatMessage::ToolResult { .. }) {
-                encoded.extend(image_message(&mut images));
+                encoded.extend(take_image_message(&mut images));
             }
             encoded.push(match message {
                 ChatMessage::System(text) => json!({ "role": "system", "content": text }),
@@ -65,18 +63,18 @@ impl Encoder {
                 }
             });
         }
-        encoded.extend(image_message(&mut images));
+        encoded.extend(take_image_message(&mut images));
         encoded
     }
 
     /// Encodes the content of a result. Images that it cannot hold follow the last result of the turn, because results must be
     /// consecutive.
-    fn result(&self, parts: &[MessagePart], images: &mut VecDeque<Value>) -> Value {
+    fn result(&self, parts: &[MessagePart], images: &mut Vec<Value>) -> Value {
         if self.dialect == Dialect::Claude || !self.vision {
             return self.content(parts);
         }
         let is_text = |part: &&MessagePart| matches!(part, MessagePart::Text(_));
-        images.extend(parts.iter().filter(|part| !is_text(part)).map(|part| self.part(part)));
+        images.extend(parts.iter().filter(|part| !is_text(part)).map(encode_part));
         self.content(&parts.iter().filter(is_text).cloned().collect::<Vec<_>>())
     }
 
@@ -91,25 +89,25 @@ impl Encoder {
             .collect();
         match texts {
             Some(texts) => texts.join("\n").into(),
-            None => parts.iter().map(|part| self.part(part)).collect(),
-        }
-    }
-
-    fn part(&self, part: &MessagePart) -> Value {
-        match part {
-            MessagePart::Text(text) => json!({ "type": "text", "text": text }),
-            MessagePart::Image(url) => json!({ "type": "image_url", "image_url": { "url": url } }),
+            None => parts.iter().map(encode_part).collect(),
         }
     }
 }
 
-/// Encodes the images of results as a message of the user.
-fn image_message(images: &mut VecDeque<Value>) -> Option<Value> {
-    let first =
-        (!images.is_empty()).then(|| json!({ "type": "text", "text": "Images of the results above:" }))?;
-    Some(
-        json!({ "role": "user", "content": std::iter::once(first).chain(images.drain(..)).collect::<Value>() }),
-    )
+fn encode_part(part: &MessagePart) -> Value {
+    match part {
+        MessagePart::Text(text) => json!({ "type": "text", "text": text }),
+        MessagePart::Image(url) => json!({ "type": "image_url", "image_url": { "url": url } }),
+    }
+}
+
+/// Moves the images of results to a message of the user. `None` if there are none.
+fn take_image_message(images: &mut Vec<Value>) -> Option<Value> {
+    if images.is_empty() {
+        return None;
+    }
+    images.insert(0, json!({ "type": "text", "text": "Images of the results above:" }));
+    Some(json!({ "role": "user", "content": std::mem::take(images) }))
 }
 
 /// Fields of a message that do not depend on the wire.
@@ -129,20 +127,18 @@ fn assistant_message(message: &AssistantMessage) -> Value {
 
 /// Marks the system prompt, which includes the tools before it, and the last message that is not the model's, up to which the
 /// next request is identical.
-fn add_cache_marks(messages: &mut [Value]) {
-    let is = |role: &'static str| move |message: &&mut Value| message["role"] == role;
-    if let Some(system) = messages.iter_mut().find(is("system")) {
-        add_cache_mark(system);
+fn add_cache_breakpoints(messages: &mut [Value]) {
+    if let Some(system) = messages.iter_mut().find(|message| message["role"] == "system") {
+        add_cache_breakpoint(system);
     }
-    let last =
-        messages.iter_mut().rev().find(|message| message["role"] == "user" || message["role"] == "tool");
-    if let Some(last) = last {
-        add_cache_mark(last);
+    let is_input = |message: &&mut Value| message["role"] == "user" || message["role"] == "tool";
+    if let Some(last) = messages.iter_mut().rfind(is_input) {
+        add_cache_breakpoint(last);
     }
 }
 
 /// Marks a message: a result itself, as LiteLLM expects it, or the last part of another message.
-fn add_cache_mark(message: &mut Value) {
+fn add_cache_breakpoint(message: &mut Value) {
     let ephemeral = json!({ "type": "ephemeral" });
     if message["role"] == "tool" {
         message["cache_control"] = ephemeral;
@@ -228,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn results_for_claude_have_images_and_cache_marks() {
+    fn results_for_claude_have_images_and_cache_breakpoints() {
         let messages = vec![
             ChatMessage::System("be good".into()),
             ChatMessage::User(vec![text("look"), image()]),
@@ -245,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cache_marks_are_sent_when_caching_is_disabled() {
+    fn no_cache_breakpoints_are_sent_when_caching_is_disabled() {
         let change = |config: &mut LlmConfig| {
             config.model = "claude".into();
             config.caching_prompt = false;
