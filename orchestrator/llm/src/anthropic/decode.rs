@@ -19,7 +19,7 @@ pub(super) fn decode(body: Value) -> Result<Decoded, DecodeError> {
     let usage = fields.get("usage").map_or(Value::Null, usage);
     CONVERTED_FIELDS.into_iter().for_each(|field| drop(fields.remove(field)));
     fields.insert("usage".into(), usage);
-    decoded::complete(ModelResponse {
+    decoded::complete_response(ModelResponse {
         id,
         message: message(content),
         finish_reason,

@@ -3,7 +3,7 @@
 use engine::llm::ModelResponse;
 use serde_json::Value;
 
-use crate::wire::decoded::{DecodeError, Decoded, complete};
+use crate::wire::decoded::{DecodeError, Decoded, complete_response};
 
 pub(super) fn decode(mut body: Value) -> Result<Decoded, DecodeError> {
     let fields = body.as_object_mut().ok_or(DecodeError::NotAnObject)?;
@@ -18,7 +18,7 @@ pub(super) fn decode(mut body: Value) -> Result<Decoded, DecodeError> {
         Some(Value::Array(calls)) if !calls.is_empty() => calls.iter_mut().for_each(convert_arguments),
         _ => drop(message.remove("tool_calls")),
     }
-    complete(ModelResponse::from_stored(body))
+    complete_response(ModelResponse::from_stored(body))
 }
 
 /// Converts the arguments of a call to text: older versions of Ollama send the object.

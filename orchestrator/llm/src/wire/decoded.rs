@@ -1,7 +1,5 @@
 //! Completes a decoded response: its ids, its usage, and the fields that each stored response has.
 
-use std::fmt;
-
 use engine::llm::ModelResponse;
 use protocol::metrics::TokenUsage;
 use serde_json::Value;
@@ -18,31 +16,24 @@ pub(crate) struct Decoded {
 }
 
 /// An error of a body that is not a usable response.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub(crate) enum DecodeError {
+    #[error("the response is not a JSON object")]
     NotAnObject,
+    #[error("the response has no choices")]
     NoChoices,
+    #[error("the first choice of the response has no message")]
     NoMessage,
     /// A response of Anthropic without content.
+    #[error("the response has no content")]
     NoContent,
     /// The provider has removed the content.
+    #[error("the response was filtered")]
     Filtered,
 }
 
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotAnObject => "the response is not a JSON object",
-            Self::NoChoices => "the response has no choices",
-            Self::NoMessage => "the first choice of the response has no message",
-            Self::NoContent => "the response has no content",
-            Self::Filtered => "the response was filtered",
-        })
-    }
-}
-
 /// Completes a response. Fails if the provider has removed its content.
-pub(crate) fn complete(mut response: ModelResponse) -> Result<Decoded, DecodeError> {
+pub(crate) fn complete_response(mut response: ModelResponse) -> Result<Decoded, DecodeError> {
     let ModelResponse { id, message, finish_reason, provider_fields, .. } = &mut response;
     if finish_reason == "content_filter" && message.text.is_empty() && message.tool_calls.is_empty() {
         return Err(DecodeError::Filtered);
