@@ -28,7 +28,7 @@ const PARAMETER_END: &str = "</parameter>";
 const ENDS: [&str; 2] = ["/parameter", "/function"];
 
 /// Formats a call.
-pub(super) fn write(call: &ToolCall, tools: &[Tool]) -> String {
+pub(super) fn format_call(call: &ToolCall, tools: &[Tool]) -> String {
     let body: String = match parse_object(&call.arguments) {
         Some(arguments) => arguments
             .iter()
@@ -46,7 +46,7 @@ pub(super) fn write(call: &ToolCall, tools: &[Tool]) -> String {
 }
 
 /// Parses a response. Returns the text outside of the calls, and the names and arguments of the calls.
-pub(super) fn read(text: &str, tools: &[Tool]) -> (String, Vec<(String, String)>) {
+pub(super) fn parse_response(text: &str, tools: &[Tool]) -> (String, Vec<(String, String)>) {
     let mut outside = String::new();
     let mut calls = Vec::new();
     let mut rest = text;
@@ -57,7 +57,7 @@ pub(super) fn read(text: &str, tools: &[Tool]) -> (String, Vec<(String, String)>
             calls.push((call.trim().to_owned(), format!("{FUNCTION}{call}")));
             return (outside.trim().to_owned(), calls);
         };
-        let (arguments, after) = read_body(name.trim(), body, tools);
+        let (arguments, after) = parse_body(name.trim(), body, tools);
         calls.push((name.trim().to_owned(), arguments));
         rest = after;
     }
@@ -66,7 +66,7 @@ pub(super) fn read(text: &str, tools: &[Tool]) -> (String, Vec<(String, String)>
 }
 
 /// Returns the arguments as JSON, or as text if they are malformed, and the text after the call.
-fn read_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a str) {
+fn parse_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a str) {
     let mut arguments = Map::new();
     let mut rest = body;
     while let Some(parameter) = rest.trim_start().strip_prefix(PARAMETER) {
@@ -74,9 +74,10 @@ fn read_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a 
         // A value without an end tag may be incomplete, and must not be used.
         let Some((value, after)) = after.split_once(PARAMETER_END) else { return malformed(body) };
         let value = unescape(trim_line_breaks(value));
-        let value = match is_text(tools, function, name) {
-            true => Value::String(value),
-            false => serde_json::from_str(&value).unwrap_or(Value::String(value)),
+        let value = if is_text(tools, function, name) {
+            Value::String(value)
+        } else {
+            serde_json::from_str(&value).unwrap_or(Value::String(value))
         };
         arguments.insert(name.to_owned(), value);
         rest = after;
@@ -162,23 +163,16 @@ fn unescape(text: &str) -> String {
 
 /// Adds an `amp;` to each escaped end tag: `&lt;/end` becomes `&amp;lt;/end`, which becomes `&amp;amp;lt;/end`.
 fn escape_entities(text: &str, end: &str) -> String {
-    let lt = format!("lt;{end}");
-    let mut result = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once(&lt) {
-        let stem = before.trim_end_matches("amp;");
-        result.push_str(stem);
-        if stem.ends_with('&') {
-            result.push_str("amp;");
-        }
-        result.push_str(&before[stem.len()..]);
-        result.push_str(&lt);
-        rest = after;
-    }
-    result + rest
+    map_ampersands(text, end, |amps| format!("amp;{amps}"))
 }
 
+/// Removes an `amp;` from each escaped end tag.
 fn unescape_entities(text: &str, end: &str) -> String {
+    map_ampersands(text, end, |amps| amps.strip_prefix("amp;").unwrap_or(amps).to_owned())
+}
+
+/// Replaces the repetitions of `amp;` in each escaped end tag.
+fn map_ampersands(text: &str, end: &str, map: impl Fn(&str) -> String) -> String {
     let lt = format!("lt;{end}");
     let mut result = String::new();
     let mut rest = text;
@@ -186,7 +180,11 @@ fn unescape_entities(text: &str, end: &str) -> String {
         let stem = before.trim_end_matches("amp;");
         let amps = &before[stem.len()..];
         result.push_str(stem);
-        result.push_str(if stem.ends_with('&') { amps.strip_prefix("amp;").unwrap_or(amps) } else { amps });
+        if stem.ends_with('&') {
+            result.push_str(&map(amps));
+        } else {
+            result.push_str(amps);
+        }
         result.push_str(&lt);
         rest = after;
     }

@@ -102,7 +102,7 @@ fn push_user_parts(messages: &mut Vec<ChatMessage>, parts: Vec<MessagePart>) {
 /// Returns a message of the model with its calls as text.
 fn with_calls_as_text(message: &AssistantMessage, tools: &[Tool]) -> AssistantMessage {
     let text = (!message.text.is_empty()).then(|| message.text.clone());
-    let calls = message.tool_calls.iter().map(|call| format::write(call, tools));
+    let calls = message.tool_calls.iter().map(|call| format::format_call(call, tools));
     let parts: Vec<String> = text.into_iter().chain(calls).collect();
     AssistantMessage {
         text: parts.join("\n\n"),
@@ -112,7 +112,7 @@ fn with_calls_as_text(message: &AssistantMessage, tools: &[Tool]) -> AssistantMe
 }
 
 fn parse_calls(response: &mut ModelResponse, tools: &[Tool]) {
-    let (text, calls) = format::read(&response.message.text, tools);
+    let (text, calls) = format::parse_response(&response.message.text, tools);
     if calls.is_empty() {
         return;
     }

@@ -23,7 +23,7 @@ fn call(arguments: &str) -> ToolCall {
 }
 
 fn read(text: &str) -> (String, Vec<(String, String)>) {
-    format::read(text, &tools())
+    format::parse_response(text, &tools())
 }
 
 fn one(arguments: &Value) -> Vec<(String, String)> {
@@ -33,7 +33,7 @@ fn one(arguments: &Value) -> Vec<(String, String)> {
 #[test]
 fn call_is_written_and_parsed_in_v0s_format() {
     let text = "<function=say>\n<parameter=number>\n7\n</parameter>\n<parameter=text>\nhi\nthere\n</parameter>\n</function>";
-    assert_eq!(format::write(&call(r#"{"text":"hi\nthere","number":7}"#), &tools()), text);
+    assert_eq!(format::format_call(&call(r#"{"text":"hi\nthere","number":7}"#), &tools()), text);
     assert_eq!(read(text), (String::new(), one(&json!({ "number": 7, "text": "hi\nthere" }))));
 }
 
@@ -263,7 +263,7 @@ proptest! {
         let mut arguments: Map<String, Value> = others.into_iter().collect();
         arguments.insert("text".into(), text.into());
         let arguments = Value::Object(arguments);
-        let written = format::write(&call(&arguments.to_string()), &tools());
+        let written = format::format_call(&call(&arguments.to_string()), &tools());
         let (outside, calls) = read(&format!("So.\n\n{written}"));
         prop_assert_eq!(outside, "So.");
         prop_assert_eq!(calls.len(), 1);
