@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::service::{Service, error};
+use super::service::{AnalyzerService, error};
 use super::trace::{self, TraceElement};
 use crate::config::ConfigError;
 
@@ -29,7 +29,7 @@ const MAX_MEDIUM_SCORE: f64 = 0.7;
 /// Requests each action's risk from Gray Swan's Cygnal.
 #[derive(Debug)]
 pub struct GraySwanAnalyzer {
-    service: Service,
+    service: AnalyzerService,
     api_key: SecretString,
     policy_id: String,
 }
@@ -61,7 +61,7 @@ impl GraySwanAnalyzer {
         policy_id: String,
         timeout: Duration,
     ) -> Result<Self, ConfigError> {
-        Ok(Self { service: Service::new(url, timeout)?, api_key, policy_id })
+        Ok(Self { service: AnalyzerService::new(url, timeout)?, api_key, policy_id })
     }
 }
 
@@ -84,7 +84,7 @@ fn assess_response(response: &CygnalResponse) -> Result<RiskAssessment, Analyzer
         return Ok(RiskAssessment { risk: SecurityRisk::High, reason });
     }
     let score = response.violation.or_else(|| response.output["data"]["violation"].as_f64());
-    let score = score.ok_or_else(|| error("responded without a score".to_owned()))?;
+    let score = score.ok_or_else(|| error("responded without a score"))?;
     let risk = match score {
         ..=MAX_LOW_SCORE => SecurityRisk::Low,
         ..=MAX_MEDIUM_SCORE => SecurityRisk::Medium,

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use super::service::Service;
+use super::service::AnalyzerService;
 use super::trace::{self, TraceElement};
 use crate::config::ConfigError;
 
@@ -30,7 +30,7 @@ const MAX_PAST_EVENTS: usize = 200;
 /// Requests each action's risk from an Invariant server.
 #[derive(Debug)]
 pub struct InvariantAnalyzer {
-    service: Service,
+    service: AnalyzerService,
     /// `None` before the first action. Locked across the requests, so that concurrent actions share one monitor.
     monitor: Mutex<Option<Monitor>>,
 }
@@ -58,7 +58,7 @@ impl InvariantAnalyzer {
     /// # Errors
     /// See [`ConfigError`].
     pub fn new(url: &str, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { service: Service::new(url, timeout)?, monitor: Mutex::default() })
+        Ok(Self { service: AnalyzerService::new(url, timeout)?, monitor: Mutex::default() })
     }
 
     async fn check(&self, past: &Value, pending: &Value) -> Result<RiskAssessment, AnalyzerError> {

@@ -23,14 +23,14 @@ use serde_json::json;
 use crate::config::ConfigError;
 pub use grayswan::GraySwanAnalyzer;
 pub use invariant::InvariantAnalyzer;
-use service::Service;
+use service::AnalyzerService;
 
 /// Configuration of an [`HttpAnalyzer`].
 #[derive(Debug, Clone)]
 pub struct AnalyzerConfig {
     /// The URL, with `http://` or `https://`.
     pub url: String,
-    /// The key, sent as a bearer token.
+    /// The key, sent as a bearer token. `None` if the service requires none.
     pub api_key: Option<SecretString>,
     /// Maximum time from sending the request to the complete response.
     pub timeout: Duration,
@@ -39,7 +39,7 @@ pub struct AnalyzerConfig {
 /// Requests each action's risk from a service.
 #[derive(Debug)]
 pub struct HttpAnalyzer {
-    service: Service,
+    service: AnalyzerService,
     api_key: Option<SecretString>,
 }
 
@@ -69,7 +69,7 @@ impl HttpAnalyzer {
     /// # Errors
     /// See [`ConfigError`].
     pub fn new(config: AnalyzerConfig) -> Result<Self, ConfigError> {
-        Ok(Self { service: Service::new(&config.url, config.timeout)?, api_key: config.api_key })
+        Ok(Self { service: AnalyzerService::new(&config.url, config.timeout)?, api_key: config.api_key })
     }
 }
 
@@ -77,7 +77,7 @@ impl HttpAnalyzer {
 impl SecurityAnalyzer for HttpAnalyzer {
     async fn assess(&self, action: &Action, _history: &View) -> Result<RiskAssessment, AnalyzerError> {
         let arguments = serde_json::to_value(action.fields())
-            .map_err(|error| service::error_with_source("cannot be sent the action", error))?;
+            .map_err(|error| service::error_with_source("cannot assess the action", error))?;
         let body = json!({"action": {"action": action.kind(), "args": arguments}});
         let request = self.service.post();
         let request = match &self.api_key {

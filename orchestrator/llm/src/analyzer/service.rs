@@ -17,13 +17,13 @@ pub(super) const MAX_REQUEST_BYTES: usize = 1 << 20;
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct AnalyzerService {
     client: Client,
     base: Url,
     timeout: Duration,
 }
 
-impl Service {
+impl AnalyzerService {
     /// Validates the URL. Opens no connection.
     pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, ConfigError> {
         let base: Url = url.parse().map_err(|error| ConfigError::BaseUrl { source: Box::new(error) })?;
@@ -57,7 +57,7 @@ impl Service {
     ) -> Result<T, AnalyzerError> {
         let request = match body.map(Value::to_string) {
             Some(body) if body.len() > MAX_REQUEST_BYTES => {
-                return Err(error(format!("is sent no action of more than {MAX_REQUEST_BYTES} bytes")));
+                return Err(error(format!("cannot assess an action of more than {MAX_REQUEST_BYTES} bytes")));
             }
             Some(body) => request.header("content-type", "application/json").body(body),
             None => request,
@@ -68,9 +68,9 @@ impl Service {
             .map_err(|source| error_with_source("cannot be reached", source.without_url()))?;
         match response.status() {
             status if status.is_success() => {
-                let body = read(response).await?;
+                let body = read_body(response).await?;
                 serde_json::from_slice(&body)
-                    .map_err(|source| error_with_source(&format!("did not respond with {expected}"), source))
+                    .map_err(|source| error_with_source(format!("did not respond with {expected}"), source))
             }
             status => Err(error(format!("responded with status {status}"))),
         }
@@ -86,10 +86,12 @@ impl Service {
     }
 }
 
-async fn read(mut response: Response) -> Result<Vec<u8>, AnalyzerError> {
+async fn read_body(mut response: Response) -> Result<Vec<u8>, AnalyzerError> {
     let mut body = Vec::new();
-    while let Some(chunk) =
-        response.chunk().await.map_err(|source| error_with_source("broke off", source.without_url()))?
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|source| error_with_source("did not complete its response", source.without_url()))?
     {
         if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
             return Err(error(format!("responded with more than {MAX_RESPONSE_BYTES} bytes")));
@@ -100,12 +102,12 @@ async fn read(mut response: Response) -> Result<Vec<u8>, AnalyzerError> {
 }
 
 pub(super) fn error_with_source(
-    failure: &str,
+    failure: impl Into<String>,
     source: impl std::error::Error + Send + Sync + 'static,
 ) -> AnalyzerError {
-    AnalyzerError { failure: failure.to_owned(), source: Some(Box::new(source)) }
+    AnalyzerError { failure: failure.into(), source: Some(Box::new(source)) }
 }
 
-pub(super) fn error(failure: String) -> AnalyzerError {
-    AnalyzerError { failure, source: None }
+pub(super) fn error(failure: impl Into<String>) -> AnalyzerError {
+    AnalyzerError { failure: failure.into(), source: None }
 }

@@ -211,7 +211,7 @@ async fn invalid_or_late_response_is_an_error() {
             Reply::json(200, &json!({"risk": "low", "reason": "x".repeat(1 << 17)})),
             "responded with more than 65536 bytes",
         ),
-        (Reply::cut("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"), "broke off"),
+        (Reply::cut("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"), "did not complete its response"),
     ] {
         assert_eq!(assess(reply, LONG).await.0, Err(format!("the security analyzer {error}")));
     }

@@ -12,7 +12,7 @@ use crate::server::{Reply, Server, ServerEvent};
 const COST: f64 = (1000.0 * 0.8 + 200.0 + 3000.0 * 0.08 + 100.0 * 4.0) / 1e6;
 
 /// Thinking between calls, and a block of an unknown kind.
-fn everything() -> Value {
+fn all_block_kinds() -> Value {
     json!([
         { "type": "thinking", "thinking": "I should look first. Ü", "signature": "c2lnbmF0dXJl" },
         { "type": "redacted_thinking", "data": "b3BhcXVl" },
@@ -75,7 +75,7 @@ async fn usage_and_cost_include_the_cache() {
 
 #[tokio::test]
 async fn stream_results_in_the_same_response() {
-    for content in [everything(), json!([]), json!([{ "type": "text", "text": "Hello" }])] {
+    for content in [all_block_kinds(), json!([]), json!([{ "type": "text", "text": "Hello" }])] {
         let message = message(&content);
         let server = Server::start(vec![Reply::json(200, &message), stream(&message)]).await;
         let unstreamed = complete(&config(&server)).await.unwrap();
@@ -87,7 +87,7 @@ async fn stream_results_in_the_same_response() {
 
 #[tokio::test]
 async fn blocks_of_a_message_are_sent_back_unchanged() {
-    let mut server = Server::start(vec![stream(&message(&everything()))]).await;
+    let mut server = Server::start(vec![stream(&message(&all_block_kinds()))]).await;
     let mut config = config(&server);
     config.caching_prompt = false;
     let llm = ProviderLlm::new(&config).unwrap();
@@ -106,7 +106,7 @@ async fn blocks_of_a_message_are_sent_back_unchanged() {
     messages.extend(results);
     llm.complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await.unwrap();
     let body = server.body().await;
-    assert_eq!(body["messages"][1], json!({ "role": "assistant", "content": everything() }));
+    assert_eq!(body["messages"][1], json!({ "role": "assistant", "content": all_block_kinds() }));
     let result = |id| json!({ "type": "tool_result", "tool_use_id": id, "content": [{ "type": "text", "text": "done" }] });
     assert_eq!(
         body["messages"][2],
@@ -116,7 +116,7 @@ async fn blocks_of_a_message_are_sent_back_unchanged() {
 
 #[tokio::test]
 async fn text_and_thinking_are_reported_during_the_stream() {
-    let server = Server::start(vec![stream(&message(&everything()))]).await;
+    let server = Server::start(vec![stream(&message(&all_block_kinds()))]).await;
     let (_, reports) = complete_with_progress(&config(&server)).await;
     let (mut text, mut reasoning) = (String::new(), String::new());
     for report in reports {
