@@ -18,8 +18,8 @@ use crate::update::{ConversationUpdate, UpdateQueue, WaitState};
 /// Maximum number of requests to continue, in a row, to an agent that only sends messages.
 const MAX_CONTINUE_REQUESTS: u32 = 3;
 
-const CONTINUE_REQUEST: &str = "No user is here to answer. Continue with what you think best. If the task is done, or cannot be, \
-                     call finish.";
+const CONTINUE_REQUEST: &str = "No user is here to answer. Continue with what you think best. If the task is done, \
+    or cannot be, call finish.";
 
 /// Options of a follower.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// The outcome of a conversation that is at rest.
+    /// Returns the outcome of a conversation that is at rest.
     pub fn from_state(state: &State) -> Self {
         match state.agent_state {
             AgentState::Finished => Self::Finished,
@@ -75,11 +75,11 @@ pub struct Follower {
     /// The end of the log when waiting was reported.
     reported_waiting: Option<EventId>,
     answer: Option<String>,
-    continue_requests: u32,
+    /// Number of requests to continue since the agent's last action other than a message.
+    continue_request_count: u32,
     /// Number of sent messages of the replayed user.
-    replayed_messages: usize,
-    /// Number of replayed actions.
-    replayed_actions: usize,
+    replayed_message_count: usize,
+    replayed_action_count: usize,
     is_stopping: bool,
 }
 
@@ -107,9 +107,9 @@ impl Follower {
             unapplied: None,
             reported_waiting: None,
             answer: None,
-            continue_requests: 0,
-            replayed_messages: 0,
-            replayed_actions: 0,
+            continue_request_count: 0,
+            replayed_message_count: 0,
+            replayed_action_count: 0,
             is_stopping: false,
         };
         follower.queue_running_actions(options.from).await?;
@@ -132,7 +132,7 @@ impl Follower {
         self.queue.is_empty() && self.next >= state.next_id && is_at_rest(&state)
     }
 
-    /// The agent's last message to the user. `None` if it sent none after the user's.
+    /// Returns the agent's last message to the user. `None` if it sent none after the user's.
     pub fn answer(&self) -> Option<&str> {
         self.answer.as_deref()
     }
@@ -226,7 +226,7 @@ impl Follower {
 
     fn enqueue(&mut self, events: Vec<Event>) {
         self.next = events.last().map_or(self.next, |last| last.id.next());
-        self.replayed_actions += replay::count_replayable(&events);
+        self.replayed_action_count += replay::count_replayable(&events);
         for event in events {
             self.queue.push_event(event, ConversationUpdate::Event);
         }
@@ -236,7 +236,7 @@ impl Follower {
         track_answer(event, &mut self.answer);
         let is_message = |action: &Action| matches!(action, Action::Message(_) | Action::System(_));
         if matches!(&event.body, EventBody::Action(action) if !is_message(action)) {
-            self.continue_requests = 0;
+            self.continue_request_count = 0;
         }
     }
 
@@ -249,27 +249,29 @@ impl Follower {
 
     /// Sends the next message of the replayed user if it is due. Returns whether it was.
     fn send_replayed_message(&mut self, state: &State) -> Result<bool, ConversationsError> {
-        let replayed = self.replayed.as_ref();
-        let due = replayed
-            .and_then(|replayed| replayed.message_after(self.replayed_messages, self.replayed_actions))
+        let next = self.replayed.as_ref().and_then(|replayed| {
+            replayed.message_after(self.replayed_message_count, self.replayed_action_count)
+        });
+        let due = next
             .filter(|_| !state.has_pending_actions() && !self.is_stopping)
             .filter(|_| !matches!(state.agent_state, AgentState::Stopped | AgentState::Paused));
         let Some(message) = due.cloned() else { return Ok(false) };
-        self.replayed_messages += 1;
+        self.replayed_message_count += 1;
         self.send(message)?;
         Ok(true)
     }
 
     /// Requests an agent that asks a question to continue on its own, if there is no user. Returns whether it did.
     fn request_continue(&mut self, state: &State) -> Result<bool, ConversationsError> {
-        let asks = state.agent_state == AgentState::AwaitingUserInput;
-        if !asks || !self.auto_continue || self.continue_requests >= MAX_CONTINUE_REQUESTS || self.is_stopping
-        {
-            return Ok(false);
+        let is_due = self.auto_continue
+            && !self.is_stopping
+            && state.agent_state == AgentState::AwaitingUserInput
+            && self.continue_request_count < MAX_CONTINUE_REQUESTS;
+        if is_due {
+            self.continue_request_count += 1;
+            self.send_message(CONTINUE_REQUEST)?;
         }
-        self.continue_requests += 1;
-        self.send_message(CONTINUE_REQUEST)?;
-        Ok(true)
+        Ok(is_due)
     }
 
     async fn wait_until_applied(&mut self) {
@@ -292,16 +294,14 @@ pub(crate) fn decide(
     action: Option<EventId>,
     decision: UserDecision,
 ) -> Result<(), ConversationsError> {
-    let action = match decision {
-        UserDecision::ApproveSimilar => {
-            action.or_else(|| action_awaiting_confirmation(&conversation.state()))
-        }
-        UserDecision::Approve | UserDecision::Reject(_) => action,
-    };
-    match (decision, action) {
-        (UserDecision::ApproveSimilar, Some(action)) => conversation.confirm_similar(action)?,
-        (UserDecision::Approve | UserDecision::ApproveSimilar, action) => conversation.confirm(action)?,
-        (UserDecision::Reject(reason), action) => conversation.reject(action, reason)?,
+    let to_approve = || action.or_else(|| action_awaiting_confirmation(&conversation.state()));
+    match decision {
+        UserDecision::Approve => conversation.confirm(action)?,
+        UserDecision::ApproveSimilar => match to_approve() {
+            Some(action) => conversation.confirm_similar(action)?,
+            None => conversation.confirm(None)?,
+        },
+        UserDecision::Reject(reason) => conversation.reject(action, reason)?,
     }
     Ok(())
 }
