@@ -17,8 +17,8 @@ pub struct Claim {
     locks: Arc<dyn ConversationLocks>,
     workspaces: Arc<dyn Workspaces>,
     is_unstarted: bool,
-    conversation: Arc<LockGuard>,
-    folder: Option<Arc<LockGuard>>,
+    conversation_lock: Arc<LockGuard>,
+    folder_lock: Option<Arc<LockGuard>>,
 }
 
 /// How a conversation uses its folder.
@@ -37,7 +37,8 @@ impl Claim {
         workspaces: Arc<dyn Workspaces>,
     ) -> Result<Self, ConversationsError> {
         let lock = locks.lock(&id)?.ok_or_else(|| ConversationsError::Locked(id.clone()))?;
-        Ok(Self { id, locks, workspaces, is_unstarted: false, conversation: Arc::new(lock), folder: None })
+        let conversation_lock = Arc::new(lock);
+        Ok(Self { id, locks, workspaces, is_unstarted: false, conversation_lock, folder_lock: None })
     }
 
     /// Marks the conversation as not started yet: it has no log.
@@ -56,13 +57,13 @@ impl Claim {
     /// # Errors
     /// [`ConversationsError::Host`] if the folder cannot be opened.
     pub fn lock_folder(&mut self, folder: &Path) -> Result<FolderUse, ConversationsError> {
-        self.folder = self.locks.lock_folder(folder)?.map(Arc::new);
-        Ok(if self.folder.is_some() { FolderUse::Exclusive } else { FolderUse::Shared })
+        self.folder_lock = self.locks.lock_folder(folder)?.map(Arc::new);
+        Ok(if self.folder_lock.is_some() { FolderUse::Exclusive } else { FolderUse::Shared })
     }
 
     /// Returns the locks. The conversation's task holds them until it has ended.
     pub(crate) fn locks(&self) -> Arc<dyn Send + Sync> {
-        Arc::new((Arc::clone(&self.conversation), self.folder.clone()))
+        Arc::new((Arc::clone(&self.conversation_lock), self.folder_lock.clone()))
     }
 
     /// Marks the conversation as started. From now on its log determines whether the workspace can be removed.

@@ -52,7 +52,7 @@ pub enum ConversationsError {
     #[error(transparent)]
     Conversation(#[from] ConversationError),
     /// The conversation's sandbox cannot be removed.
-    #[error("cannot remove its sandbox")]
+    #[error("cannot remove the sandbox of the conversation")]
     RemoveSandbox(#[source] SandboxError),
     /// A lock, a folder or a backend of this machine failed.
     #[error(transparent)]

@@ -31,14 +31,14 @@ pub trait ConversationLocks: Send + Sync {
 #[async_trait]
 pub trait Workspaces: Send + Sync {
     /// Copies the folder of conversation `from` for conversation `to`. Returns the path of the copy. `None` if the user chose
-    /// the folder of `from`: it is then shared. `named` is the folder in the log of `from`.
+    /// the folder of `from`: it is then shared. `recorded` is the folder in the log of `from`.
     ///
     /// # Errors
     /// [`HostError::Refused`] if the folder was replaced since, [`HostError::Failed`] if it cannot be copied.
     async fn fork(
         &self,
         from: &ConversationId,
-        named: Option<&str>,
+        recorded: Option<&str>,
         to: &ConversationId,
     ) -> Result<Option<String>, HostError>;
 

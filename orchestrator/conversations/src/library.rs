@@ -22,8 +22,8 @@ pub type FindProvider<'a> = dyn Fn(&str) -> Result<Arc<dyn SandboxProvider>, Hos
 /// What [`Conversations::delete`] does with a conversation whose sandbox or folder cannot be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteMode {
-    /// Keeps the conversation, so that deleting can be repeated.
-    Whole,
+    /// Keeps it, so that deleting can be repeated.
+    KeepOnFailure,
     /// Deletes it anyway.
     Force,
 }
@@ -85,10 +85,10 @@ impl Conversations {
     /// # Errors
     /// [`ConversationsError::Store`].
     pub async fn find_older_than(&self, age_secs: f64) -> Result<Vec<ConversationId>, ConversationsError> {
-        let limit = clock::epoch_seconds(&clock::now()) - age_secs;
+        let cutoff = clock::epoch_seconds(&clock::now()) - age_secs;
         let all = self.store.conversations().await?.conversations.into_iter();
-        let old = all.filter(|known| clock::epoch_seconds(&known.last_updated_at) < limit);
-        Ok(old.map(|known| known.id).filter(|id| !self.locks.is_locked(id)).collect())
+        let old = all.filter(|summary| clock::epoch_seconds(&summary.last_updated_at) < cutoff);
+        Ok(old.map(|summary| summary.id).filter(|id| !self.locks.is_locked(id)).collect())
     }
 
     /// Reads the whole log of a conversation.
@@ -186,11 +186,9 @@ impl Conversations {
 
     /// Removes a conversation's own workspace if it is empty and no sandbox can have it mounted. Requires its lock.
     pub(crate) async fn remove_empty_workspace(&self, id: &ConversationId) {
-        if !self.workspaces.is_empty(id) {
-            return;
-        }
-        let has_sandbox = read_state(self.store.as_ref(), id).await.map(|state| state.lease.is_some());
-        if has_sandbox.is_ok_and(|has_sandbox| !has_sandbox) {
+        if self.workspaces.is_empty(id)
+            && read_state(self.store.as_ref(), id).await.is_ok_and(|state| state.lease.is_none())
+        {
             self.workspaces.remove_if_empty(id);
         }
     }

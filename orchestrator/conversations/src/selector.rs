@@ -29,10 +29,12 @@ impl ConversationSelector {
                 Ok(latest.id.clone())
             }
             Self::IdPrefix(prefix) => {
-                let ids = list.iter().map(|known| known.id.as_str());
-                let found = find_by_prefix("conversations", prefix.as_str(), ids)?;
-                let found = found.and_then(|index| list.get(index));
-                found.map(|known| known.id.clone()).ok_or_else(|| ConversationsError::Unknown(prefix.clone()))
+                let ids = list.iter().map(|summary| summary.id.as_str());
+                let index = find_by_prefix("conversations", prefix.as_str(), ids)?;
+                let found = index.and_then(|index| list.get(index));
+                found
+                    .map(|summary| summary.id.clone())
+                    .ok_or_else(|| ConversationsError::Unknown(prefix.clone()))
             }
         }
     }

@@ -45,7 +45,9 @@ impl ConversationLocks for ProcessLocks {
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
-        let folder = folder.canonicalize().map_err(|error| HostError::Failed(error.into()))?;
+        let folder = folder.canonicalize().map_err(|error| {
+            HostError::Failed(format!("cannot open the folder {}: {error}", folder.display()).into())
+        })?;
         Ok(self.acquire(folder.display().to_string()))
     }
 
@@ -63,7 +65,7 @@ impl Workspaces for NoWorkspaces {
     async fn fork(
         &self,
         _from: &ConversationId,
-        _named: Option<&str>,
+        _recorded: Option<&str>,
         _to: &ConversationId,
     ) -> Result<Option<String>, HostError> {
         Ok(None)

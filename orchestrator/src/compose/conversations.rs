@@ -34,10 +34,10 @@ impl Workspaces for StateDir {
     async fn fork(
         &self,
         from: &ConversationId,
-        named: Option<&str>,
+        recorded: Option<&str>,
         to: &ConversationId,
     ) -> Result<Option<String>, HostError> {
-        let Some(own) = self.workspace_in_log(from, named) else { return Ok(None) };
+        let Some(own) = self.workspace_in_log(from, recorded) else { return Ok(None) };
         workspace::check_not_replaced("workspace", &own).map_err(|error| host_error(error.into()))?;
         let copy = self.workspace(to).map_err(host_error)?;
         if own.exists() {

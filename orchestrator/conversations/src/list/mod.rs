@@ -86,7 +86,7 @@ pub struct ConversationEntry {
 }
 
 impl ConversationEntry {
-    /// The id. For a damaged entry, the text in place of the id.
+    /// Returns the id. For a damaged entry, returns the text in place of the id.
     pub fn id(&self) -> &str {
         match (&self.summary, &self.overview) {
             (Some(summary), _) => summary.id.as_str(),
@@ -95,7 +95,7 @@ impl ConversationEntry {
         }
     }
 
-    /// The status. A conversation whose process has ended is not running.
+    /// Returns the status. A conversation whose process has ended is not running.
     pub fn status(&self) -> ConversationStatus {
         match &self.overview {
             Ok(overview) if overview.is_working() && !self.is_locked => ConversationStatus::Interrupted,
@@ -104,7 +104,7 @@ impl ConversationEntry {
         }
     }
 
-    /// Why the conversation cannot be read, with the cause. `None` if it can.
+    /// Returns why the conversation cannot be read, with the cause. `None` if it can.
     pub fn error(&self) -> Option<String> {
         let error = self.overview.as_ref().err()?;
         let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));

@@ -53,10 +53,10 @@ impl Overview {
                 end.apply(&event);
                 overview.apply(event);
             }
-            let is_whole = end.agent_state.is_some() && end.cost.is_some() || from == HEAD_LENGTH;
+            let is_complete = end.agent_state.is_some() && end.cost.is_some() || from == HEAD_LENGTH;
             tail =
                 LogTail { agent_state: end.agent_state.or(tail.agent_state), cost: end.cost.or(tail.cost) };
-            if is_whole {
+            if is_complete {
                 break;
             }
         }
@@ -97,7 +97,7 @@ impl Overview {
     /// Whether title, first message, model or folder contain a text, ignoring case. The text is in lower case.
     pub(super) fn contains(&self, text: &str) -> bool {
         let texts = [self.title.as_deref(), self.first_message.as_deref(), Some(self.model()), self.folder()];
-        texts.into_iter().flatten().any(|own| own.to_lowercase().contains(text))
+        texts.into_iter().flatten().any(|candidate| candidate.to_lowercase().contains(text))
     }
 
     /// Whether the agent works, provided that its process still runs.
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn overview_is_what_the_whole_log_folds_to() {
+    async fn overview_equals_the_fold_of_the_whole_log() {
         let ends: [&[Value]; 4] =
             [&[], &[think(0.5)], &[state("finished")], &[think(1.5), state("error"), think(2.0)]];
         for between in [0, 3, 19, 20, 21, 22, 40, 60, 200, 900] {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn log_without_state_change_in_its_end_runs() {
+    async fn agent_is_running_when_the_tail_has_no_state_change() {
         let (overview, _) = overview(5000, &[]).await;
         assert_eq!(
             (overview.agent_state, overview.cost.to_bits()),

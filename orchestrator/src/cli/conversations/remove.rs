@@ -51,7 +51,7 @@ pub(super) async fn run(
     if !arguments.yes && !is_confirmed(chosen.len(), arguments.older_than.is_some())? {
         return Ok(Exit::Failed);
     }
-    let mode = if arguments.force { DeleteMode::Force } else { DeleteMode::Whole };
+    let mode = if arguments.force { DeleteMode::Force } else { DeleteMode::KeepOnFailure };
     let find_provider = |runtime: &str| {
         let runtime =
             runtime.parse().map_err(|error: UnknownRuntime| HostError::Refused(error.to_string()))?;
