@@ -18,8 +18,8 @@ pub enum IdError {
     Character(char),
 }
 
-/// The index of an event in its conversation's log, from 0, without gaps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The index of an event in its conversation's log, from 0, without gaps. The default is that of the first event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EventId(pub u64);
 

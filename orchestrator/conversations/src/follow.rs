@@ -21,19 +21,13 @@ const MAX_CONTINUE_REQUESTS: u32 = 3;
 const CONTINUE_REQUEST: &str = "No user is here to answer. Continue with what you think best. If the task is done, \
     or cannot be, call finish.";
 
-/// Options of a follower.
-#[derive(Debug, Clone, Copy)]
+/// Options of a follower. The default reports all events.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct FollowOptions {
     /// The first event to report.
     pub from: EventId,
     /// Whether an agent that asks a question is requested to continue on its own, because there is no user.
     pub auto_continue: bool,
-}
-
-impl Default for FollowOptions {
-    fn default() -> Self {
-        Self { from: EventId::FIRST, auto_continue: false }
-    }
 }
 
 /// Outcome of a run of a conversation.

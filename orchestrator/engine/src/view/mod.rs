@@ -25,7 +25,7 @@ use crate::memory::RecallHistory;
 use crate::replay;
 
 /// The events that a model may see, in order. Copy-on-write, so that clones are cheap.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct View {
     entries: Arc<Vec<ViewEntry>>,
     has_task: bool,
@@ -60,22 +60,6 @@ pub(crate) enum Retention {
     Summary,
     /// At any time.
     Forgettable,
-}
-
-impl Default for View {
-    fn default() -> Self {
-        Self {
-            entries: Arc::default(),
-            has_task: false,
-            is_condensation_requested: false,
-            offered_tools: Arc::default(),
-            replayable_count: 0,
-            unrecalled_message: None,
-            recalled: RecallHistory::default(),
-            agent: None,
-            end: EventId::FIRST,
-        }
-    }
 }
 
 impl View {

@@ -26,7 +26,7 @@ pub use run::{AgentRun, PendingAction, PendingRequest};
 pub use schedule::{ModelCallId, SandboxConnection, Schedule, ScheduledWork, TitleSearch};
 
 /// State of a conversation. The same log always folds to the same state.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     /// Id of the next event.
     pub next_id: EventId,
@@ -68,33 +68,6 @@ pub struct State {
     pub children: BTreeMap<EventId, ChildAgent>,
     /// Work in flight, and work that waits to be started.
     pub schedule: Schedule,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            next_id: EventId::FIRST,
-            started: None,
-            title: None,
-            agent_state: AgentState::Loading,
-            iterations: 0,
-            max_iterations: 0,
-            max_budget: None,
-            confirmation: ConfirmationPolicy::Never,
-            approvals: Vec::new(),
-            limit_reached: None,
-            metrics: Metrics::default(),
-            lease: None,
-            latest_boot: None,
-            setup_done: 0,
-            setup_losses: 0,
-            last_user_message: None,
-            last_message: None,
-            own: AgentRun::default(),
-            children: BTreeMap::new(),
-            schedule: Schedule::default(),
-        }
-    }
 }
 
 impl State {
