@@ -23,20 +23,16 @@ impl ConversationSelector {
     /// # Errors
     /// [`ConversationsError::Unknown`], [`ConversationsError::Ambiguous`] or [`ConversationsError::NoConversations`].
     pub fn find_in(&self, list: &[ConversationSummary]) -> Result<ConversationId, ConversationsError> {
-        match self {
-            Self::Latest => {
-                let latest = list.first().ok_or(ConversationsError::NoConversations)?;
-                Ok(latest.id.clone())
-            }
+        let found = match self {
+            Self::Latest => list.first().ok_or(ConversationsError::NoConversations)?,
             Self::IdPrefix(prefix) => {
                 let ids = list.iter().map(|summary| summary.id.as_str());
                 let index = find_by_prefix("conversations", prefix.as_str(), ids)?;
                 let found = index.and_then(|index| list.get(index));
-                found
-                    .map(|summary| summary.id.clone())
-                    .ok_or_else(|| ConversationsError::Unknown(prefix.clone()))
+                found.ok_or_else(|| ConversationsError::Unknown(prefix.clone()))?
             }
-        }
+        };
+        Ok(found.id.clone())
     }
 }
 

@@ -90,13 +90,9 @@ impl Memory {
     }
 
     fn read(&mut self, files: Vec<KnowledgeFile>, source: KnowledgeSource) -> Vec<Knowledge> {
-        if files.len() > MAX_KNOWLEDGE_FILES {
+        if let Some(file) = files.get(MAX_KNOWLEDGE_FILES) {
             let problem = format!("there are more files: only {MAX_KNOWLEDGE_FILES} are read");
-            self.problems.extend(
-                files
-                    .get(MAX_KNOWLEDGE_FILES)
-                    .map(|file| KnowledgeProblem { path: file.path.clone(), problem }),
-            );
+            self.problems.push(KnowledgeProblem { path: file.path.clone(), problem });
         }
         let mut read: Vec<Knowledge> = Vec::new();
         for file in files.into_iter().take(MAX_KNOWLEDGE_FILES) {

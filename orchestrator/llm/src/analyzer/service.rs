@@ -66,14 +66,12 @@ impl AnalyzerService {
             .send()
             .await
             .map_err(|source| error_with_source("cannot be reached", source.without_url()))?;
-        match response.status() {
-            status if status.is_success() => {
-                let body = read_body(response).await?;
-                serde_json::from_slice(&body)
-                    .map_err(|source| error_with_source(format!("did not respond with {expected}"), source))
-            }
-            status => Err(error(format!("responded with status {status}"))),
+        let status = response.status();
+        if !status.is_success() {
+            return Err(error(format!("responded with status {status}")));
         }
+        serde_json::from_slice(&read_body(response).await?)
+            .map_err(|source| error_with_source(format!("did not respond with {expected}"), source))
     }
 
     /// Limits an assessment to the configured timeout.
@@ -88,11 +86,9 @@ impl AnalyzerService {
 
 async fn read_body(mut response: Response) -> Result<Vec<u8>, AnalyzerError> {
     let mut body = Vec::new();
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|source| error_with_source("did not complete its response", source.without_url()))?
-    {
+    let incomplete =
+        |source: reqwest::Error| error_with_source("did not complete its response", source.without_url());
+    while let Some(chunk) = response.chunk().await.map_err(incomplete)? {
         if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
             return Err(error(format!("responded with more than {MAX_RESPONSE_BYTES} bytes")));
         }

@@ -101,17 +101,16 @@ async fn load_folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>
     let KnowledgeArchive { mut files, links, mut problems } = unpack(&path, &archive);
     for relative_path in links {
         let path = format!("{path}/{relative_path}");
-        match content(sandbox, &path).await {
-            Ok(Some(content)) => files.push(KnowledgeFile { path, relative_path, content }),
-            // Its target does not exist, is a loop, or is a folder.
-            Ok(None) => {
-                problems.push(KnowledgeProblem {
-                    path,
-                    problem: "it is a link whose target is not a file".into(),
-                });
+        let problem = match content(sandbox, &path).await {
+            Ok(Some(content)) => {
+                files.push(KnowledgeFile { path, relative_path, content });
+                continue;
             }
-            Err(error) => problems.push(KnowledgeProblem { path, problem: error.to_string() }),
-        }
+            // Its target does not exist, is a loop, or is a folder.
+            Ok(None) => "it is a link whose target is not a file".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        problems.push(KnowledgeProblem { path, problem });
     }
     (files, problems)
 }
