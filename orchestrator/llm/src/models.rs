@@ -169,7 +169,7 @@ pub(crate) fn missing_features(model: &str) -> &'static [MissingFeature] {
 fn normalize(model: &str) -> String {
     let name = model.rsplit('/').next().unwrap_or(model);
     let name = name.split(':').next().unwrap_or(name).to_lowercase();
-    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
+    name.chars().map(|character| if character.is_ascii_alphanumeric() { character } else { '-' }).collect()
 }
 
 /// Whether a name, or its part after a dash (`us-anthropic-claude-…`), starts with the words of a prefix.

@@ -74,7 +74,7 @@ fn read(file: &str, text: &str, default_tools: &[ToolName]) -> Result<AgentFile,
     }
     let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".md");
     let name = document.text("name")?.unwrap_or(stem);
-    let is_name = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+    let is_name = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
     if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_name) {
         let problem =
             format!("must be at most {MAX_NAME_BYTES} letters, digits, dots, dashes and underscores");
@@ -90,14 +90,12 @@ fn read(file: &str, text: &str, default_tools: &[ToolName]) -> Result<AgentFile,
         let problem = "there is no prompt: write it below the front matter".to_owned();
         return Err(FrontMatterError { line: text.lines().count().max(1), problem });
     }
+    let has_delegates = document.names().any(|name| name == "delegates");
     Ok(AgentFile {
         definition: AgentDefinition { name: name.to_owned(), prompt, tools, required, delegates: Vec::new() },
         description: document.text("description")?.unwrap_or_default().to_owned(),
         model: document.text("model")?.map(str::to_owned),
-        delegates: match document.names().any(|name| name == "delegates") {
-            true => Some(document.texts("delegates")?),
-            false => None,
-        },
+        delegates: has_delegates.then(|| document.texts("delegates")).transpose()?,
     })
 }
 

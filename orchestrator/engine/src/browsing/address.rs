@@ -38,12 +38,13 @@ pub fn normalize_address(text: &str) -> Result<String, InvalidAddress> {
     };
     let scheme = scheme.to_ascii_lowercase();
     // `localhost:8000` has a port, not a scheme.
-    let is_port =
-        rest.starts_with(|first: char| first.is_ascii_digit()) && !SCHEMES.contains(&scheme.as_str());
-    match SCHEMES.contains(&scheme.as_str()) {
-        true => Ok(normalize(&scheme, rest)),
-        false if is_port => Ok(normalize("http", &text)),
-        false => Err(InvalidAddress::Scheme(scheme)),
+    let is_port = rest.starts_with(|first: char| first.is_ascii_digit());
+    if SCHEMES.contains(&scheme.as_str()) {
+        Ok(normalize(&scheme, rest))
+    } else if is_port {
+        Ok(normalize("http", &text))
+    } else {
+        Err(InvalidAddress::Scheme(scheme))
     }
 }
 
@@ -66,9 +67,10 @@ fn normalize(scheme: &str, rest: &str) -> String {
 }
 
 fn is_scheme(text: &str) -> bool {
-    let mut letters = text.chars();
-    letters.next().is_some_and(|first| first.is_ascii_alphabetic())
-        && letters.all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'))
+    let mut characters = text.chars();
+    characters.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && characters
+            .all(|character| character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.'))
 }
 
 #[cfg(test)]

@@ -179,16 +179,16 @@ impl BoundArguments {
     }
 
     fn bind_all(&mut self, arguments: Vec<Argument>) -> Result<(), InvalidCalls> {
-        for (at, Argument { name, value }) in arguments.into_iter().enumerate() {
-            let place = match &name {
-                None => at,
+        for (position, Argument { name, value }) in arguments.into_iter().enumerate() {
+            let index = match &name {
+                None => position,
                 Some(name) => self
                     .parameters
                     .iter()
                     .position(|parameter| parameter.trim_end_matches('?') == name)
                     .ok_or_else(|| self.error(&format!("there is no argument {name}")))?,
             };
-            match self.values.get_mut(place) {
+            match self.values.get_mut(index) {
                 Some(free @ None) => *free = Some(value),
                 Some(Some(_)) => return Err(self.error("an argument is given twice")),
                 None => return Err(self.error("there are too many arguments")),
@@ -201,43 +201,43 @@ impl BoundArguments {
         }
     }
 
-    fn value(&mut self, at: usize) -> ArgumentValue {
-        self.values.get_mut(at).and_then(Option::take).unwrap_or(ArgumentValue::None)
+    fn value(&mut self, index: usize) -> ArgumentValue {
+        self.values.get_mut(index).and_then(Option::take).unwrap_or(ArgumentValue::None)
     }
 
-    fn parameter_name(&self, at: usize) -> &'static str {
-        self.parameters.get(at).copied().unwrap_or_default().trim_end_matches('?')
+    fn parameter_name(&self, index: usize) -> &'static str {
+        self.parameters.get(index).copied().unwrap_or_default().trim_end_matches('?')
     }
 
     /// Takes a string argument. Accepts a number, because models write ids without quotes.
-    fn text(&mut self, at: usize) -> Result<String, InvalidCalls> {
-        match self.value(at) {
+    fn text(&mut self, index: usize) -> Result<String, InvalidCalls> {
+        match self.value(index) {
             ArgumentValue::Text(text) => Ok(text),
             ArgumentValue::Number(number) => Ok(number.to_string()),
-            _ => Err(self.error(&format!("{} must be a text", self.parameter_name(at)))),
+            _ => Err(self.error(&format!("{} must be a text", self.parameter_name(index)))),
         }
     }
 
-    fn number(&mut self, at: usize, default: f64, min: f64, max: f64) -> Result<f64, InvalidCalls> {
-        match self.value(at) {
+    fn number(&mut self, index: usize, default: f64, min: f64, max: f64) -> Result<f64, InvalidCalls> {
+        match self.value(index) {
             ArgumentValue::None => Ok(default),
             ArgumentValue::Number(number) if (min..=max).contains(&number) => Ok(number),
             _ => {
-                let name = self.parameter_name(at);
+                let name = self.parameter_name(index);
                 Err(self.error(&format!("{name} must be a number from {min} to {max}")))
             }
         }
     }
 
     /// Takes a string or a list of strings.
-    fn texts(&mut self, at: usize) -> Result<Vec<String>, InvalidCalls> {
-        match self.value(at) {
+    fn texts(&mut self, index: usize) -> Result<Vec<String>, InvalidCalls> {
+        match self.value(index) {
             ArgumentValue::None => Ok(Vec::new()),
             ArgumentValue::Text(text) => Ok(vec![text]),
             ArgumentValue::Number(number) => Ok(vec![number.to_string()]),
             ArgumentValue::List(texts) => Ok(texts),
             ArgumentValue::Flag => {
-                Err(self.error(&format!("{} must be a text or a list of texts", self.parameter_name(at))))
+                Err(self.error(&format!("{} must be a text or a list of texts", self.parameter_name(index))))
             }
         }
     }
@@ -295,7 +295,7 @@ impl BoundArguments {
             "tab_focus" => {
                 let index = self.number(0, 0.0, 0.0, 1000.0)?;
                 BrowserCall::TabFocus(
-                    (0..=1000).find(|at| f64::from(*at) >= index).map_or(0, |at: u16| at.into()),
+                    (0..=1000).find(|tab| f64::from(*tab) >= index).map_or(0, |tab: u16| tab.into()),
                 )
             }
             _ => BrowserCall::SendMessage(self.text(0)?),

@@ -31,7 +31,7 @@ pub(super) enum ArgumentValue {
 }
 
 pub(super) fn parse(text: &str) -> Result<Vec<ParsedCall>, InvalidCalls> {
-    let mut parser = CallParser { text, at: 0 };
+    let mut parser = CallParser { text, position: 0 };
     let mut calls = Vec::new();
     loop {
         parser.skip_between_calls();
@@ -48,56 +48,56 @@ pub(super) fn parse(text: &str) -> Result<Vec<ParsedCall>, InvalidCalls> {
 
 struct CallParser<'a> {
     text: &'a str,
-    at: usize,
+    position: usize,
 }
 
 impl<'a> CallParser<'a> {
     fn rest(&self) -> &'a str {
-        self.text.get(self.at..).unwrap_or_default()
+        self.text.get(self.position..).unwrap_or_default()
     }
 
     fn error(&self, expected: &str) -> InvalidCalls {
-        let line = self.text.get(..self.at).unwrap_or_default().matches('\n').count() + 1;
+        let line = self.text.get(..self.position).unwrap_or_default().matches('\n').count() + 1;
         let found = match self.rest().chars().next() {
-            Some(letter) => format!("{letter:?}"),
+            Some(character) => format!("{character:?}"),
             None => "the end".to_owned(),
         };
         InvalidCalls(format!("line {line}: expected {expected}, found {found}"))
     }
 
     fn next(&mut self) -> Option<char> {
-        let letter = self.rest().chars().next()?;
-        self.at += letter.len_utf8();
-        Some(letter)
+        let character = self.rest().chars().next()?;
+        self.position += character.len_utf8();
+        Some(character)
     }
 
     fn consume(&mut self, word: &str) -> bool {
         let is_next = self.rest().starts_with(word);
         if is_next {
-            self.at += word.len();
+            self.position += word.len();
         }
         is_next
     }
 
     fn consume_while(&mut self, matches: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
-        let length = rest.find(|letter| !matches(letter)).unwrap_or(rest.len());
-        self.at += length;
+        let length = rest.find(|character| !matches(character)).unwrap_or(rest.len());
+        self.position += length;
         rest.get(..length).unwrap_or_default()
     }
 
     fn skip_blanks(&mut self) {
-        self.consume_while(|letter| matches!(letter, ' ' | '\t'));
+        self.consume_while(|character| matches!(character, ' ' | '\t'));
     }
 
     /// Skips white space, `;`, comments and code fences.
     fn skip_between_calls(&mut self) {
         loop {
-            self.consume_while(|letter| letter.is_whitespace() || letter == ';');
+            self.consume_while(|character| character.is_whitespace() || character == ';');
             if !self.rest().starts_with('#') && !self.rest().starts_with("```") {
                 return;
             }
-            self.consume_while(|letter| letter != '\n');
+            self.consume_while(|character| character != '\n');
         }
     }
 
@@ -108,15 +108,15 @@ impl<'a> CallParser<'a> {
             if !self.rest().starts_with('#') {
                 return;
             }
-            self.consume_while(|letter| letter != '\n');
+            self.consume_while(|character| character != '\n');
         }
     }
 
     fn name(&mut self) -> &'a str {
-        match self.rest().starts_with(|first: char| first.is_ascii_digit()) {
-            true => "",
-            false => self.consume_while(|letter| letter.is_ascii_alphanumeric() || letter == '_'),
+        if self.rest().starts_with(|first: char| first.is_ascii_digit()) {
+            return "";
         }
+        self.consume_while(|character| character.is_ascii_alphanumeric() || character == '_')
     }
 
     fn call(&mut self) -> Result<ParsedCall, InvalidCalls> {
@@ -147,14 +147,14 @@ impl<'a> CallParser<'a> {
     }
 
     fn argument(&mut self) -> Result<Argument, InvalidCalls> {
-        let start = self.at;
+        let start = self.position;
         let name = self.name();
         self.skip_within();
         if !name.is_empty() && !self.rest().starts_with("==") && self.consume("=") {
             self.skip_within();
             return Ok(Argument { name: Some(name.to_owned()), value: self.value()? });
         }
-        self.at = start;
+        self.position = start;
         Ok(Argument { name: None, value: self.value()? })
     }
 
@@ -162,7 +162,7 @@ impl<'a> CallParser<'a> {
         match self.rest().chars().next() {
             Some('[' | '(') => self.list(),
             Some('\'' | '"') => self.text().map(ArgumentValue::Text),
-            Some(letter) if letter.is_ascii_digit() || matches!(letter, '-' | '+' | '.') => {
+            Some(character) if character.is_ascii_digit() || matches!(character, '-' | '+' | '.') => {
                 self.number().map(ArgumentValue::Number)
             }
             _ => self.word(),
@@ -170,14 +170,14 @@ impl<'a> CallParser<'a> {
     }
 
     fn word(&mut self) -> Result<ArgumentValue, InvalidCalls> {
-        let start = self.at;
+        let start = self.position;
         match self.name() {
             "True" | "False" | "true" | "false" => return Ok(ArgumentValue::Flag),
             "None" | "null" => return Ok(ArgumentValue::None),
             "r" if self.rest().starts_with(['\'', '"']) => return self.raw_text().map(ArgumentValue::Text),
             _ => {}
         }
-        self.at = start;
+        self.position = start;
         Err(self.error("a text in quotes, a number or a list"))
     }
 
@@ -189,14 +189,14 @@ impl<'a> CallParser<'a> {
             if self.consume(end) {
                 return Ok(ArgumentValue::List(texts));
             }
-            texts.push(match self.rest().starts_with(['[', '(']) {
-                // No nested lists, so that the depth is bounded.
-                true => return Err(self.error("a text")),
-                false => match self.value()? {
-                    ArgumentValue::Text(text) => text,
-                    ArgumentValue::Number(number) => number.to_string(),
-                    _ => return Err(self.error("a list of texts")),
-                },
+            // No nested lists, so that the depth is bounded.
+            if self.rest().starts_with(['[', '(']) {
+                return Err(self.error("a text"));
+            }
+            texts.push(match self.value()? {
+                ArgumentValue::Text(text) => text,
+                ArgumentValue::Number(number) => number.to_string(),
+                _ => return Err(self.error("a list of texts")),
             });
             self.skip_within();
             if texts.len() > MAX_ARGUMENTS || (!self.consume(",") && !self.rest().starts_with(end)) {
@@ -206,14 +206,14 @@ impl<'a> CallParser<'a> {
     }
 
     fn number(&mut self) -> Result<f64, InvalidCalls> {
-        let start = self.at;
-        let written = self.consume_while(|letter| {
-            letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.' | '_')
+        let start = self.position;
+        let written = self.consume_while(|character| {
+            character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.' | '_')
         });
         match written.replace('_', "").parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
             _ => {
-                self.at = start;
+                self.position = start;
                 Err(self.error("a number"))
             }
         }
@@ -230,7 +230,7 @@ impl<'a> CallParser<'a> {
         let Some((text, _)) = self.rest().split_once(quotes) else {
             return Err(self.error("the text's end"));
         };
-        self.at += text.len() + quotes.len();
+        self.position += text.len() + quotes.len();
         Ok(text.to_owned())
     }
 
@@ -246,7 +246,7 @@ impl<'a> CallParser<'a> {
                 Some('\n') if quotes.len() == 1 => {
                     return Err(self.error("the text's end on its line; write \\n for a new line"));
                 }
-                Some(letter) => text.push(letter),
+                Some(character) => text.push(character),
                 None => return Err(self.error("the text's end")),
             }
         }
@@ -260,11 +260,11 @@ impl<'a> CallParser<'a> {
             Some('r') => text.push('\r'),
             Some('0') => text.push('\0'),
             Some('\n') => {}
-            Some(letter @ ('\\' | '\'' | '"')) => text.push(letter),
+            Some(character @ ('\\' | '\'' | '"')) => text.push(character),
             Some('x') => text.push(self.code_point(2)?),
             Some('u') => text.push(self.code_unit()?),
             Some('U') => text.push(self.code_point(8)?),
-            Some(letter) => text.extend(['\\', letter]),
+            Some(character) => text.extend(['\\', character]),
             None => return Err(self.error("the text's end")),
         }
         Ok(())
@@ -275,7 +275,7 @@ impl<'a> CallParser<'a> {
             self.rest().get(..count).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
         let number = number.ok_or_else(|| self.error(&format!("{count} hexadecimal digits")))?;
-        self.at += count;
+        self.position += count;
         Ok(number)
     }
 

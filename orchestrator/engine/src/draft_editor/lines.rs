@@ -55,7 +55,7 @@ pub(super) fn plan(draft: &EditAction, text: String) -> Result<DraftPlan, String
             ..draft.clone()
         }));
     }
-    let mut ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
+    let mut ends: Vec<usize> = text.match_indices('\n').map(|(index, _)| index + 1).collect();
     ends.extend((!text.ends_with('\n')).then_some(text.len()));
     let count = ends.len();
     let is_appended = draft.start == -1;
@@ -141,7 +141,8 @@ impl DraftLines {
     /// Returns the request to the model.
     pub(super) fn prompt(&self, draft: &EditAction) -> String {
         let (old, new) = (without_end(self.old()), without_end(&draft.content));
-        let longest = |text: &str| text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default();
+        let longest =
+            |text: &str| text.split(|character| character != '`').map(str::len).max().unwrap_or_default();
         let fence = "`".repeat((longest(old).max(longest(new)) + 1).max(3));
         format!(
             "Lines {} to {} of {}:\n<lines>\n{old}\n</lines>\n\n<draft>\n{new}\n</draft>\n\nWrite the new lines between a \

@@ -37,7 +37,7 @@ pub(super) fn fields(lines: &[NumberedLine<'_>], depth: usize) -> Result<Vec<Fie
 /// Returns the name and the first line of the value, if a line starts a field.
 fn field(text: &str) -> Option<(String, &str)> {
     let (name, value) = text.split_once(": ").or_else(|| Some((text.trim_end().strip_suffix(':')?, "")))?;
-    let is_name = !name.is_empty() && !name.starts_with(|letter| " \t-[{#&*!?\"'".contains(letter));
+    let is_name = !name.is_empty() && !name.starts_with(|character| " \t-[{#&*!?\"'".contains(character));
     is_name.then(|| (name.trim_end().to_owned(), value.trim()))
 }
 
@@ -159,15 +159,17 @@ fn joined(first: &str, block: &[NumberedLine<'_>]) -> String {
 /// are an escaped one.
 fn without_comment(text: &str) -> String {
     let (mut quote, mut is_escaped, mut before) = (None, false, ' ');
-    for (at, letter) in text.char_indices() {
-        match (quote, letter) {
-            (None, '#') if before.is_whitespace() => return text[..at].trim_end().to_owned(),
-            (None, '"' | '\'') if at == 0 || matches!(before, '[' | ',' | ' ' | '\'') => quote = Some(letter),
-            (Some(open), _) if letter == open && !is_escaped => quote = None,
+    for (index, character) in text.char_indices() {
+        match (quote, character) {
+            (None, '#') if before.is_whitespace() => return text[..index].trim_end().to_owned(),
+            (None, '"' | '\'') if index == 0 || matches!(before, '[' | ',' | ' ' | '\'') => {
+                quote = Some(character)
+            }
+            (Some(open), _) if character == open && !is_escaped => quote = None,
             _ => {}
         }
-        is_escaped = quote == Some('"') && letter == '\\' && !is_escaped;
-        before = letter;
+        is_escaped = quote == Some('"') && character == '\\' && !is_escaped;
+        before = character;
     }
     text.trim_end().to_owned()
 }
@@ -179,12 +181,12 @@ fn unquote(text: &str) -> Option<String> {
         let without_pairs = inner.replace("''", "");
         return (!without_pairs.contains('\'')).then(|| inner.replace("''", "'"));
     }
-    let mut letters = text.strip_prefix('"')?.strip_suffix('"')?.chars();
+    let mut characters = text.strip_prefix('"')?.strip_suffix('"')?.chars();
     let mut unquoted = String::new();
-    while let Some(letter) = letters.next() {
-        match letter {
+    while let Some(character) = characters.next() {
+        match character {
             '"' => return None,
-            '\\' => match letters.next()? {
+            '\\' => match characters.next()? {
                 'n' => unquoted.push('\n'),
                 't' => unquoted.push('\t'),
                 other => unquoted.push(other),
@@ -200,18 +202,18 @@ fn flow_list(text: &str) -> Option<Vec<ListItem>> {
     let text = without_comment(text);
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
     let mut items = Vec::new();
-    let (mut quote, mut begin) = (None, 0);
-    for (at, letter) in inner.char_indices().chain([(inner.len(), ',')]) {
-        match (quote, letter) {
+    let (mut quote, mut start) = (None, 0);
+    for (index, character) in inner.char_indices().chain([(inner.len(), ',')]) {
+        match (quote, character) {
             (None, ',') => {
-                let item = inner[begin..at].trim();
+                let item = inner[start..index].trim();
                 if !item.is_empty() {
                     items.push(flow_item(item)?);
                 }
-                begin = at + 1;
+                start = index + 1;
             }
-            (None, '"' | '\'') if inner[begin..at].trim().is_empty() => quote = Some(letter),
-            (Some(open), _) if open == letter => quote = None,
+            (None, '"' | '\'') if inner[start..index].trim().is_empty() => quote = Some(character),
+            (Some(open), _) if open == character => quote = None,
             (None, '[' | ']' | '{' | '}') => return None,
             _ => {}
         }

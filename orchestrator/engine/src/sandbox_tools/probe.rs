@@ -56,7 +56,7 @@ pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) 
         };
         let known = names.clone().into_iter().find(|known| *known == name);
         let value: String =
-            value.trim().chars().filter(|letter| !letter.is_control()).take(MAX_VALUE_CHARS).collect();
+            value.trim().chars().filter(|character| !character.is_control()).take(MAX_VALUE_CHARS).collect();
         if let (Some(name), false) = (known, value.is_empty()) {
             facts.entry(name).or_insert(value);
         }

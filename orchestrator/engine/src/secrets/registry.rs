@@ -39,8 +39,8 @@ impl SecretRegistry {
 
     /// Returns the values of the secrets whose names occur in `text` as whole words.
     pub fn named_in(&self, text: &str) -> BTreeMap<String, String> {
-        let is_name_character = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let words = text.split(|letter| !is_name_character(letter));
+        let is_name_character = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        let words = text.split(|character| !is_name_character(character));
         let named = words.filter_map(|word| self.0.get_key_value(word));
         named.map(|(name, secret)| (name.clone(), secret.value.expose_secret().to_owned())).collect()
     }

@@ -53,25 +53,26 @@ impl Spellings {
 /// Returns the value itself, and its spellings as a shell word, as `set -x`, `export -p` and `printf %q` print it.
 fn in_shell(value: &str) -> impl Iterator<Item = String> {
     let escaped = |special: &str| {
-        let escape =
-            |letter: char| if special.contains(letter) { format!("\\{letter}") } else { letter.into() };
+        let escape = |character: char| {
+            if special.contains(character) { format!("\\{character}") } else { character.into() }
+        };
         value.chars().map(escape).collect::<String>()
     };
     let quoted = [value.to_owned(), value.replace('\'', r"'\''"), value.replace('\'', "'\"'\"'")];
     let with_names =
-        [true, false].map(|is_ascii| value.chars().map(|letter| named(letter, is_ascii)).collect());
+        [true, false].map(|is_ascii| value.chars().map(|character| named(character, is_ascii)).collect());
     quoted.into_iter().chain([escaped(IN_DOUBLE_QUOTES), escaped(OUTSIDE_QUOTES)]).chain(with_names)
 }
 
 /// Escapes a character within `$'…'`.
-fn named(letter: char, is_ascii: bool) -> String {
-    match letter {
-        '\\' | '\'' => format!("\\{letter}"),
+fn named(character: char, is_ascii: bool) -> String {
+    match character {
+        '\\' | '\'' => format!("\\{character}"),
         '\n' => "\\n".into(),
         '\r' => "\\r".into(),
         '\t' => "\\t".into(),
-        letter if letter.is_ascii_control() || (is_ascii && !letter.is_ascii()) => {
-            letter.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("\\{byte:03o}")).collect()
+        character if character.is_ascii_control() || (is_ascii && !character.is_ascii()) => {
+            character.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("\\{byte:03o}")).collect()
         }
         plain => plain.into(),
     }

@@ -46,14 +46,14 @@ pub(super) fn commands(text: &str, depth: usize) -> Result<Vec<ShellCommand>, Un
         return Err(UnparsedShell);
     }
     let characters = text.chars().collect();
-    let mut reader = ShellParser { characters, at: 0, depth, heredocs: Vec::new(), found: Vec::new() };
+    let mut reader = ShellParser { characters, position: 0, depth, heredocs: Vec::new(), found: Vec::new() };
     reader.list(None)?;
     Ok(reader.found)
 }
 
 struct ShellParser {
     characters: Vec<char>,
-    at: usize,
+    position: usize,
     depth: usize,
     heredocs: Vec<Heredoc>,
     found: Vec<ShellCommand>,
@@ -81,18 +81,18 @@ struct QuotedWord {
 
 impl ShellParser {
     fn peek(&self, ahead: usize) -> Option<char> {
-        self.characters.get(self.at + ahead).copied()
+        self.characters.get(self.position + ahead).copied()
     }
 
     fn next(&mut self) -> Result<char, UnparsedShell> {
         let next = self.peek(0).ok_or(UnparsedShell)?;
-        self.at += 1;
+        self.position += 1;
         Ok(next)
     }
 
     fn consume(&mut self, expected: char) -> bool {
         let is_next = self.peek(0) == Some(expected);
-        self.at += usize::from(is_next);
+        self.position += usize::from(is_next);
         is_next
     }
 
@@ -106,32 +106,32 @@ impl ShellParser {
                 return if is_end { Ok(()) } else { Err(UnparsedShell) };
             };
             match character {
-                ' ' | '\t' => self.at += 1,
-                '\\' if self.peek(1) == Some('\n') => self.at += 2,
+                ' ' | '\t' => self.position += 1,
+                '\\' if self.peek(1) == Some('\n') => self.position += 2,
                 '#' => self.skip_line(),
                 '\n' => {
-                    self.at += 1;
+                    self.position += 1;
                     self.end(&mut current);
                     self.skip_heredocs()?;
                 }
                 ';' => {
-                    self.at += 1;
+                    self.position += 1;
                     self.end(&mut current);
                     if matches!(self.peek(0), Some(';' | '&')) {
                         return Err(UnparsedShell);
                     }
                 }
                 '&' if self.peek(1) == Some('>') => {
-                    self.at += 1;
+                    self.position += 1;
                     self.redirect(&mut current)?;
                 }
                 '&' | '|' => {
-                    self.at += 1;
+                    self.position += 1;
                     let _ = self.consume(character) || (character == '|' && self.consume('&'));
                     self.end(&mut current);
                 }
                 '(' => {
-                    self.at += 1;
+                    self.position += 1;
                     // A function, an array, arithmetic.
                     if !current.command.words.is_empty()
                         || current.has_assignment
@@ -142,7 +142,7 @@ impl ShellParser {
                     self.nested()?;
                 }
                 ')' if closing == Some(')') => {
-                    self.at += 1;
+                    self.position += 1;
                     self.end(&mut current);
                     return Ok(());
                 }
@@ -183,16 +183,17 @@ impl ShellParser {
 
     fn skip_line(&mut self) {
         while self.peek(0).is_some_and(|character| character != '\n') {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
     fn skip_heredocs(&mut self) -> Result<(), UnparsedShell> {
         for Heredoc { delimiter, is_quoted } in std::mem::take(&mut self.heredocs) {
             loop {
-                let start = self.at;
+                let start = self.position;
                 self.skip_line();
-                let line: String = self.characters.get(start..self.at).unwrap_or_default().iter().collect();
+                let line: String =
+                    self.characters.get(start..self.position).unwrap_or_default().iter().collect();
                 let is_last = self.next().is_err();
                 if line.trim_start_matches('\t') == delimiter {
                     break;
@@ -208,7 +209,7 @@ impl ShellParser {
     fn redirect(&mut self, current: &mut CurrentCommand) -> Result<(), UnparsedShell> {
         let direction = self.next()?;
         if self.peek(0) == Some('(') {
-            self.at += 1;
+            self.position += 1;
             self.nested()?;
             current.command.words.push(Word::default());
             return Ok(());
@@ -245,7 +246,7 @@ impl ShellParser {
     /// Parses the word after a redirection.
     fn operand(&mut self) -> Result<QuotedWord, UnparsedShell> {
         while matches!(self.peek(0), Some(' ' | '\t')) {
-            self.at += 1;
+            self.position += 1;
         }
         match self.peek(0) {
             None | Some('\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => Err(UnparsedShell),
@@ -260,7 +261,7 @@ impl ShellParser {
             match character {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>' => break,
                 '\\' => {
-                    self.at += 1;
+                    self.position += 1;
                     is_quoted = true;
                     match self.next()? {
                         '\n' => {}
@@ -268,7 +269,7 @@ impl ShellParser {
                     }
                 }
                 '\'' => {
-                    self.at += 1;
+                    self.position += 1;
                     is_quoted = true;
                     loop {
                         match self.next()? {
@@ -278,14 +279,14 @@ impl ShellParser {
                     }
                 }
                 '"' => {
-                    self.at += 1;
+                    self.position += 1;
                     is_quoted = true;
                     self.double_quoted(&mut word)?;
                 }
                 '$' | '`' => self.expansion(&mut word)?,
                 // Their expansion is not part of the text.
                 '*' | '?' | '[' | '{' => {
-                    self.at += 1;
+                    self.position += 1;
                     // Alone they start a group, or are the program `[`.
                     let is_alone = matches!(self.peek(0), None | Some(' ' | '\t' | '\n'))
                         && word == Word { text: String::new(), is_certain: true };
@@ -296,7 +297,7 @@ impl ShellParser {
                     }
                 }
                 _ => {
-                    self.at += 1;
+                    self.position += 1;
                     word.push(character);
                 }
             }
@@ -308,11 +309,11 @@ impl ShellParser {
         loop {
             match self.peek(0).ok_or(UnparsedShell)? {
                 '"' => {
-                    self.at += 1;
+                    self.position += 1;
                     return Ok(());
                 }
                 '\\' => {
-                    self.at += 1;
+                    self.position += 1;
                     match self.next()? {
                         '\n' => {}
                         escaped @ ('$' | '`' | '"' | '\\') => word.push(escaped),
@@ -324,7 +325,7 @@ impl ShellParser {
                 }
                 '$' | '`' => self.expansion(word)?,
                 character => {
-                    self.at += 1;
+                    self.position += 1;
                     word.push(character);
                 }
             }
@@ -339,7 +340,7 @@ impl ShellParser {
         }
         match self.peek(0) {
             Some('(') => {
-                self.at += 1;
+                self.position += 1;
                 word.is_certain = false;
                 // Arithmetic, or a subshell in a substitution: only the shell itself can decide.
                 if self.peek(0) == Some('(') { Err(UnparsedShell) } else { self.nested() }
@@ -359,13 +360,13 @@ impl ShellParser {
             Some(name) if name.is_ascii_alphabetic() || name == '_' => {
                 word.is_certain = false;
                 while self.peek(0).is_some_and(|name| name.is_ascii_alphanumeric() || name == '_') {
-                    self.at += 1;
+                    self.position += 1;
                 }
                 Ok(())
             }
             Some(special) if special.is_ascii_digit() || "?@*#$!-".contains(special) => {
                 word.is_certain = false;
-                self.at += 1;
+                self.position += 1;
                 Ok(())
             }
             _ => {

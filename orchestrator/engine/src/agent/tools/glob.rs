@@ -50,9 +50,9 @@ fn to_regex(pattern: &str) -> String {
     let mut regex = String::from(if pattern.contains('/') { "^" } else { "^(.*/)?" });
     let mut rest = pattern.trim_start_matches('/');
     let mut braces = 0_usize;
-    while let Some(letter) = rest.chars().next() {
+    while let Some(character) = rest.chars().next() {
         let closes = |closing: char| rest.contains(closing);
-        let (taken, part) = match letter {
+        let (taken, part) = match character {
             '*' if rest.starts_with("**/") => (3, "(.*/)?".to_owned()),
             '*' if rest.starts_with("**") => (2, ".*".to_owned()),
             '*' => (1, "[^/]*".to_owned()),
@@ -67,7 +67,7 @@ fn to_regex(pattern: &str) -> String {
                 (1, ")".to_owned())
             }
             '.' | '^' | '$' | '+' | '(' | ')' | '|' | '\\' | '[' | ']' | '{' | '}' => {
-                (1, format!("\\{letter}"))
+                (1, format!("\\{character}"))
             }
             other => (other.len_utf8(), other.to_string()),
         };

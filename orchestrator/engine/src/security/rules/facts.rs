@@ -231,7 +231,7 @@ fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, Unp
         let option = arguments.iter().position(|word| {
             !word.text.starts_with("--") && word.text.starts_with('-') && word.text.contains('c')
         });
-        return match option.and_then(|at| arguments.get(at + 1)) {
+        return match option.and_then(|index| arguments.get(index + 1)) {
             Some(text) if text.is_certain => Ok(WrappedCommand::Text(text.text.clone())),
             Some(_) => Err(UnparsedShell),
             None => Ok(WrappedCommand::Opaque),
@@ -246,9 +246,11 @@ fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, Unp
         "." | "source" | "trap" | "alias" => Ok(WrappedCommand::Opaque),
         "find" => {
             Ok(match arguments.iter().position(|word| is_in(" -exec -execdir -ok -okdir ", &word.text)) {
-                Some(at) => {
-                    let command =
-                        arguments.iter().skip(at + 1).take_while(|word| word.text != ";" && word.text != "+");
+                Some(index) => {
+                    let command = arguments
+                        .iter()
+                        .skip(index + 1)
+                        .take_while(|word| word.text != ";" && word.text != "+");
                     // The files that it finds are unknown.
                     let word = |word: &Word| if word.text == "{}" { Word::default() } else { word.clone() };
                     WrappedCommand::Words(command.map(word).collect())
@@ -270,12 +272,12 @@ fn strip_wrapper(
     with_value: &str,
     operands: usize,
 ) -> Result<WrappedCommand, UnparsedShell> {
-    let mut at = 0;
-    while let Some(word) = arguments.get(at) {
+    let mut index = 0;
+    while let Some(word) = arguments.get(index) {
         let is_variable = name == "env" && word.text.contains('=');
         match word.text.strip_prefix('-') {
             Some("-") => {
-                at += 1;
+                index += 1;
                 break;
             }
             // Whether the next word is its value is unknown; `env -S` splits its value.
@@ -287,13 +289,13 @@ fn strip_wrapper(
             }
             Some(letters) => {
                 let takes_next = letters.chars().last().is_some_and(|letter| with_value.contains(letter));
-                at += if takes_next && !letters.starts_with('-') { 2 } else { 1 };
+                index += if takes_next && !letters.starts_with('-') { 2 } else { 1 };
             }
-            None if is_variable => at += 1,
+            None if is_variable => index += 1,
             None => break,
         }
     }
-    let words: Vec<_> = arguments.iter().skip(at + operands).cloned().collect();
+    let words: Vec<_> = arguments.iter().skip(index + operands).cloned().collect();
     // Its standard input becomes an argument.
     let stdin_argument = (name == "xargs").then(Word::default);
     Ok(match words.is_empty() {
@@ -313,8 +315,8 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
         arguments.iter().any(|word| word.text.starts_with("-t") || word.text.starts_with("--t"));
     let is_network_program = is_in(NETWORK_PROGRAMS, name);
     let mut before = "";
-    for (at, word) in arguments.iter().enumerate() {
-        let is_target = is_in(COPIERS, name) && (has_target_option || at + 1 == arguments.len());
+    for (index, word) in arguments.iter().enumerate() {
+        let is_target = is_in(COPIERS, name) && (has_target_option || index + 1 == arguments.len());
         let is_output =
             matches!((name, before), ("curl", "-o" | "--output") | ("wget", "-O" | "--output-document"));
         before = &word.text;
