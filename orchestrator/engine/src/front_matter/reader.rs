@@ -163,7 +163,7 @@ fn without_comment(text: &str) -> String {
         match (quote, character) {
             (None, '#') if before.is_whitespace() => return text[..index].trim_end().to_owned(),
             (None, '"' | '\'') if index == 0 || matches!(before, '[' | ',' | ' ' | '\'') => {
-                quote = Some(character)
+                quote = Some(character);
             }
             (Some(open), _) if character == open && !is_escaped => quote = None,
             _ => {}

@@ -174,7 +174,7 @@ fn unpack(folder: &str, archive: &[u8]) -> KnowledgeArchive {
                     });
                 }
                 tar::EntryType::Symlink if unpacked.links.len() < MAX_LINKS => {
-                    unpacked.links.push(relative_path)
+                    unpacked.links.push(relative_path);
                 }
                 _ => {}
             }
