@@ -2,9 +2,10 @@
 
 use engine::events::StoreError;
 use protocol::{ConversationId, Event, EventId, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
 use super::failed;
+use super::read::find_log;
 
 /// Consecutive events as JSON. Serialized before they are queued, so that serialization cannot fail in the writer.
 pub(super) struct Append {
@@ -48,18 +49,15 @@ impl Append {
         }))
     }
 
-    fn out_of_order(&self) -> StoreError {
-        StoreError::OutOfOrder { conversation: self.conversation.clone(), id: self.first }
-    }
-
     /// Appends the events. Reads the end of the log in the same transaction, because another process may have appended.
     pub(super) fn write(&self, connection: &Connection) -> Result<(), ChangeError> {
-        let (number, end) = match self.end_of_log(connection)? {
-            Some(found) => found,
+        let (number, end) = match find_log(connection, &self.conversation)? {
+            Some(log) => log,
             None => (self.create_log(connection)?, 0),
         };
         if self.first.0 != end {
-            return Err(ChangeError::Rejected(self.out_of_order()));
+            let conversation = self.conversation.clone();
+            return Err(ChangeError::Rejected(StoreError::OutOfOrder { conversation, id: self.first }));
         }
         let mut insert =
             connection.prepare_cached("INSERT INTO events (conversation, id, json) VALUES (?1, ?2, ?3)")?;
@@ -70,14 +68,6 @@ impl Append {
             .prepare_cached("UPDATE conversations SET events = ?2, last_updated_at = ?3 WHERE number = ?1")?
             .execute(params![number, end + self.rows.len() as u64, self.last_at.as_str()])?;
         Ok(())
-    }
-
-    /// Returns the number of the conversation and the id of its next event.
-    fn end_of_log(&self, connection: &Connection) -> rusqlite::Result<Option<(i64, u64)>> {
-        connection
-            .prepare_cached("SELECT number, events FROM conversations WHERE id = ?1")?
-            .query_row([self.conversation.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
     }
 
     fn create_log(&self, connection: &Connection) -> rusqlite::Result<i64> {

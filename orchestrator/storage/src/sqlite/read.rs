@@ -1,10 +1,12 @@
 //! Reads events of a log, and the list of conversations. Each in one snapshot.
 //!
-//! A missing row, or a row with another event than its key says, is an error and never skipped.
+//! A missing row, or a row whose event has another id than its key, is an error and never skipped.
+
+use std::ops::Range;
 
 use engine::events::{ConversationList, ConversationSummary, StoreError};
 use protocol::{ConversationId, Event, EventId, Timestamp};
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::failed;
 
@@ -34,6 +36,7 @@ impl From<rusqlite::Error> for ReadError {
     }
 }
 
+/// Reads up to `limit` events from `from`. Empty if the conversation does not exist.
 pub(super) fn events(
     connection: &mut Connection,
     conversation: &ConversationId,
@@ -41,15 +44,13 @@ pub(super) fn events(
     limit: usize,
 ) -> Result<Vec<Event>, StoreError> {
     let snapshot = connection.transaction().map_err(|error| failed(READ_EVENTS, error))?;
-    let Some((number, end)) = log(&snapshot, conversation).map_err(|error| failed(READ_EVENTS, error))?
-    else {
-        return Ok(Vec::new());
-    };
+    let log = find_log(&snapshot, conversation).map_err(|error| failed(READ_EVENTS, error))?;
+    let Some((number, end)) = log else { return Ok(Vec::new()) };
     let end = end.min(from.0.saturating_add(limit as u64));
     if from.0 >= end {
         return Ok(Vec::new());
     }
-    range(&snapshot, number, from.0..end).map_err(|error| match error {
+    read_range(&snapshot, number, from.0..end).map_err(|error| match error {
         ReadError::Storage(error) => failed(READ_EVENTS, error),
         ReadError::Damaged(id, damage) => {
             StoreError::Damaged { conversation: conversation.clone(), id, source: Box::new(damage) }
@@ -57,20 +58,19 @@ pub(super) fn events(
     })
 }
 
-/// Returns the number of the conversation and the id of its next event.
-fn log(snapshot: &Transaction<'_>, conversation: &ConversationId) -> rusqlite::Result<Option<(i64, u64)>> {
-    snapshot
+/// Returns the number of a conversation and the id of its next event. `None` if it has no log.
+pub(super) fn find_log(
+    connection: &Connection,
+    conversation: &ConversationId,
+) -> rusqlite::Result<Option<(i64, u64)>> {
+    connection
         .prepare_cached("SELECT number, events FROM conversations WHERE id = ?1")?
         .query_row([conversation.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()
 }
 
 /// Parses the events from SQLite's buffers, without a copy of their text.
-fn range(
-    snapshot: &Transaction<'_>,
-    number: i64,
-    ids: std::ops::Range<u64>,
-) -> Result<Vec<Event>, ReadError> {
+fn read_range(snapshot: &Connection, number: i64, ids: Range<u64>) -> Result<Vec<Event>, ReadError> {
     let mut statement = snapshot.prepare_cached(
         "SELECT id, json FROM events WHERE conversation = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
     )?;
@@ -81,35 +81,35 @@ fn range(
         let row = rows.next()?.filter(|row| row.get(0) == Ok(id.0));
         // As bytes, so that invalid UTF-8 is damage of this event and not a failure of SQLite.
         let json = row.ok_or_else(|| damaged(Damage::Missing))?.get_ref(1)?.as_bytes().unwrap_or_default();
-        let event = event(id, json, events.last()).map_err(damaged)?;
-        events.push(event);
+        events.push(parse_event(id, json, events.last()).map_err(damaged)?);
     }
     Ok(events)
 }
 
-fn event(id: EventId, json: &[u8], previous: Option<&Event>) -> Result<Event, Damage> {
+fn parse_event(id: EventId, json: &[u8], previous: Option<&Event>) -> Result<Event, Damage> {
     let event = Event::read_after(previous, json)?;
     if event.id == id { Ok(event) } else { Err(Damage::Misplaced(event.id)) }
 }
 
 /// Lists the conversations, latest first. Times are compared as text (ISO 8601 in UTC). Damaged rows are listed separately.
 pub(super) fn conversations(connection: &mut Connection) -> Result<ConversationList, StoreError> {
-    let list = |connection: &Connection| -> rusqlite::Result<ConversationList> {
-        let mut statement = connection.prepare_cached(
-            "SELECT id, events, created_at, last_updated_at FROM conversations
-             ORDER BY last_updated_at DESC, number DESC",
-        )?;
-        let mut rows = statement.query([])?;
-        let mut list = ConversationList::default();
-        while let Some(row) = rows.next()? {
-            match summary(row) {
-                Ok(summary) => list.conversations.push(summary),
-                Err(source) => list.damaged.push(damaged_entry(row, source)?),
-            }
+    list_conversations(connection).map_err(|error| failed(READ_CONVERSATIONS, error))
+}
+
+fn list_conversations(connection: &Connection) -> rusqlite::Result<ConversationList> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, events, created_at, last_updated_at FROM conversations
+         ORDER BY last_updated_at DESC, number DESC",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut list = ConversationList::default();
+    while let Some(row) = rows.next()? {
+        match parse_summary(row) {
+            Ok(summary) => list.conversations.push(summary),
+            Err(source) => list.damaged.push(damaged_entry(row, source)?),
         }
-        Ok(list)
-    };
-    list(connection).map_err(|error| failed(READ_CONVERSATIONS, error))
+    }
+    Ok(list)
 }
 
 fn damaged_entry(row: &Row<'_>, source: rusqlite::Error) -> rusqlite::Result<StoreError> {
@@ -118,16 +118,16 @@ fn damaged_entry(row: &Row<'_>, source: rusqlite::Error) -> rusqlite::Result<Sto
     Ok(StoreError::DamagedEntry { conversation, source: Box::new(source) })
 }
 
-fn summary(row: &Row<'_>) -> rusqlite::Result<ConversationSummary> {
+fn parse_summary(row: &Row<'_>) -> rusqlite::Result<ConversationSummary> {
     Ok(ConversationSummary {
-        id: parsed(row, 0, ConversationId::try_from)?,
+        id: parse_column(row, 0, ConversationId::try_from)?,
         events: row.get(1)?,
-        created_at: parsed(row, 2, Timestamp::try_from)?,
-        last_updated_at: parsed(row, 3, Timestamp::try_from)?,
+        created_at: parse_column(row, 2, Timestamp::try_from)?,
+        last_updated_at: parse_column(row, 3, Timestamp::try_from)?,
     })
 }
 
-fn parsed<T, E>(row: &Row<'_>, column: usize, parse: fn(String) -> Result<T, E>) -> rusqlite::Result<T>
+fn parse_column<T, E>(row: &Row<'_>, column: usize, parse: fn(String) -> Result<T, E>) -> rusqlite::Result<T>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
