@@ -21,7 +21,7 @@ const WAL_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 /// Size to which the write-ahead log is truncated at a reset.
 const WAL_LIMIT_BYTES: i64 = 64 << 20;
 
-/// Error of opening the store. A retry fails again until the cause is removed.
+/// Error of opening the store. A retry succeeds only after the user has removed the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The folder of the file cannot be created.
@@ -86,7 +86,7 @@ pub enum OpenError {
     },
     /// The file cannot be written, and a write-ahead log contains further events.
     #[error(
-        "{}-wal holds events, and cannot be read without writing to its folder: copy the folder, and read the copy",
+        "{}-wal contains events, and cannot be read without writing to its folder: copy the folder, and read the copy",
         file.display()
     )]
     Log {
@@ -218,7 +218,10 @@ impl Location {
                 return Ok(connection);
             }
             Access::ReadImmutable => {
-                return Connection::open_with_flags(immutable(&self.file), read | OpenFlags::SQLITE_OPEN_URI);
+                return Connection::open_with_flags(
+                    immutable_uri(&self.file),
+                    read | OpenFlags::SQLITE_OPEN_URI,
+                );
             }
         };
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -238,7 +241,7 @@ fn probe(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Returns the URI with which SQLite treats the file as immutable.
-fn immutable(file: &Path) -> String {
+fn immutable_uri(file: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in file.as_os_str().as_bytes() {
         match byte {
