@@ -1,6 +1,6 @@
-//! Real processes: what one has acknowledged survives its `kill -9`, and two may use one file.
+//! Tests with several processes: acknowledged events survive `kill -9`, and two processes can share a file.
 //!
-//! The other process is this test program again, asked for [`appends_and_reports`] alone.
+//! The other process is this test binary, which runs only [`appends_and_reports`].
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::path::Path;
@@ -9,13 +9,13 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use engine::events::EventStore as _;
 use storage::{Durability, SqliteStore};
 
-use crate::scene::{Scene, conversation, event, events, id};
+use crate::fixture::{Fixture, conversation, event, events, id};
 
 const FILE: &str = "STORAGE_TEST_FILE";
 const CONVERSATION: &str = "STORAGE_TEST_CONVERSATION";
 const REPORT: &str = "appended ";
 
-/// Another process that appends; killed when dropped.
+/// A process that appends events. Killed on drop.
 struct Appender {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -39,7 +39,7 @@ impl Appender {
         self.reports().take(count).last().unwrap()
     }
 
-    /// `kill -9`; returns the last report, also of those that were still in the pipe.
+    /// Kills the process with SIGKILL. Returns the last report, which may still have been in the pipe. `None` if there is none.
     fn kill(mut self) -> Option<u64> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -62,13 +62,13 @@ impl Drop for Appender {
 }
 
 #[tokio::test]
-#[ignore = "run by the other tests here, in a process of its own"]
+#[ignore = "started by the other tests as a separate process"]
 async fn appends_and_reports() {
     let store = SqliteStore::open(std::env::var_os(FILE).unwrap(), Durability::default()).await.unwrap();
     let log = conversation(&std::env::var(CONVERSATION).unwrap());
     for next in 0.. {
         store.append(&log, &[event(next)]).await.unwrap();
-        // Unbuffered, so that the report is out before the next append begins.
+        // Unbuffered, so that the report is sent before the next append starts.
         std::io::stdout().write_all(format!("{REPORT}{next}\n").as_bytes()).unwrap();
     }
 }
@@ -76,12 +76,12 @@ async fn appends_and_reports() {
 #[tokio::test]
 async fn no_acknowledged_event_is_lost_by_kill_9() {
     for reports in [1, 10, 500] {
-        let scene = Scene::new();
-        let mut appender = Appender::start(&scene.file(), "a");
-        let seen = appender.wait_for(reports);
-        let acknowledged = appender.kill().unwrap_or(seen);
+        let fixture = Fixture::new();
+        let mut appender = Appender::start(&fixture.file(), "a");
+        let reported = appender.wait_for(reports);
+        let acknowledged = appender.kill().unwrap_or(reported);
 
-        let store = scene.store().await;
+        let store = fixture.store().await;
         let log = conversation("a");
         let kept = store.read(&log, id(0), usize::MAX).await.unwrap();
         let end = kept.len() as u64;
@@ -93,15 +93,15 @@ async fn no_acknowledged_event_is_lost_by_kill_9() {
 
 #[tokio::test]
 async fn two_processes_share_a_file() {
-    let scene = Scene::new();
-    let mut other = Appender::start(&scene.file(), "theirs");
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let mut other = Appender::start(&fixture.file(), "theirs");
+    let store = fixture.store().await;
     let ours = conversation("ours");
     for next in 0..200 {
         store.append(&ours, &[event(next)]).await.unwrap();
     }
-    let seen = other.wait_for(200);
-    let acknowledged = other.kill().unwrap_or(seen);
+    let reported = other.wait_for(200);
+    let acknowledged = other.kill().unwrap_or(reported);
     assert_eq!(store.read(&ours, id(0), 1000).await.unwrap(), events(0..200));
     let theirs = store.read(&conversation("theirs"), id(0), usize::MAX).await.unwrap();
     assert!(theirs.len() as u64 > acknowledged);

@@ -1,21 +1,21 @@
-//! What the disk or a stranger did to the rows: a typed error that names the event, never a skipped one.
+//! Damaged rows: each is reported by a typed error with the id of its event, and never skipped.
 
 use engine::events::{EventStore as _, StoreError};
 use protocol::EventId;
 
-use crate::scene::{Scene, conversation, event, events, id};
+use crate::fixture::{Fixture, conversation, event, events, id};
 
-/// The event that is called damaged after `sql`, and why.
+/// Runs `sql` on the file of a store. Returns the id of the event that is reported as damaged, and the cause.
 async fn damage(sql: &str) -> (EventId, String) {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let log = conversation("a");
     store.append(&log, &events(0..5)).await.unwrap();
-    scene.tamper(sql);
-    assert_eq!(store.read(&log, id(0), 3).await.unwrap(), events(0..3)); // what is whole can be read
+    fixture.tamper(sql);
+    assert_eq!(store.read(&log, id(0), 3).await.unwrap(), events(0..3)); // undamaged events are still read
     let StoreError::Damaged { conversation, id, source } = store.read(&log, id(2), 10).await.unwrap_err()
     else {
-        panic!("another error");
+        panic!("unexpected error");
     };
     assert_eq!(conversation, log);
     (id, source.to_string())
@@ -47,11 +47,11 @@ async fn read_fails_when_a_row_is_missing() {
 
 #[tokio::test]
 async fn only_one_append_fails_when_its_row_exists() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let (bad, good) = (conversation("bad"), conversation("good"));
     store.append(&bad, &events(0..1)).await.unwrap();
-    scene.tamper("INSERT INTO events (conversation, id, json) VALUES (1, 2, '{}')");
+    fixture.tamper("INSERT INTO events (conversation, id, json) VALUES (1, 2, '{}')");
     let (refused, next) = (events(1..3), [event(0)]);
     let (refused, appended) = tokio::join!(store.append(&bad, &refused), store.append(&good, &next));
     assert!(matches!(refused.unwrap_err(), StoreError::Storage { .. }));
@@ -60,13 +60,13 @@ async fn only_one_append_fails_when_its_row_exists() {
 }
 
 #[tokio::test]
-async fn damaged_entry_is_named_and_the_others_are_listed() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+async fn damaged_entry_is_reported_and_the_others_are_listed() {
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     for name in ["a", "b", "c", "d"] {
         store.append(&conversation(name), &events(0..1)).await.unwrap();
     }
-    scene.tamper(
+    fixture.tamper(
         "UPDATE conversations SET id = '../b' WHERE id = 'b';
          UPDATE conversations SET events = -1 WHERE id = 'c';
          UPDATE conversations SET created_at = CAST(x'ff' AS TEXT) WHERE id = 'd'",

@@ -1,4 +1,4 @@
-//! A store in a folder of its own, and events to put into it.
+//! Fixture: a store in a temporary folder, and events to append.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use serde_json::json;
 use storage::{Durability, SqliteStore};
 use tempfile::TempDir;
 
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     folder: TempDir,
 }
 
-impl Scene {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    /// In a folder that only the store makes.
+    /// Path of the database, in a folder that the store creates.
     pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("data").join("events.db")
     }
@@ -26,7 +26,7 @@ impl Scene {
         SqliteStore::open(self.file(), Durability::default()).await.unwrap()
     }
 
-    /// The file behind the store's back.
+    /// Runs SQL on the file without the store.
     pub(crate) fn tamper(&self, sql: &str) {
         Connection::open(self.file()).unwrap().execute_batch(sql).unwrap();
     }
@@ -36,7 +36,7 @@ pub(crate) fn conversation(name: &str) -> ConversationId {
     name.parse().unwrap()
 }
 
-/// The second of the timestamp is the id's.
+/// Creates an event whose timestamp has the id as its second.
 pub(crate) fn event(id: u64) -> Event {
     Event::from_value(&json!({
         "id": id,

@@ -1,4 +1,4 @@
-//! Appending in order, reading by cursor, the list of conversations.
+//! Appends in order, reads by cursor, and the list of conversations.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use engine::events::{ConversationSummary, EventStore as _, StoreError};
 use protocol::Timestamp;
 use storage::{Durability, OpenError, SqliteStore};
 
-use crate::scene::{Scene, conversation, event, events, id};
+use crate::fixture::{Fixture, conversation, event, events, id};
 
 #[tokio::test]
 async fn appended_events_are_read_in_order() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let log = conversation("a");
     store.append(&log, &events(0..2)).await.unwrap();
     store.append(&log, &[event(2)]).await.unwrap();
@@ -22,8 +22,8 @@ async fn appended_events_are_read_in_order() {
 
 #[tokio::test]
 async fn reader_follows_by_cursor() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let log = conversation("a");
     store.append(&log, &events(0..10)).await.unwrap();
     assert_eq!(store.read(&log, id(0), 4).await.unwrap(), events(0..4));
@@ -32,13 +32,13 @@ async fn reader_follows_by_cursor() {
     assert_eq!(store.read(&log, id(10), 4).await.unwrap(), []);
     assert_eq!(store.read(&log, id(u64::MAX), usize::MAX).await.unwrap(), []);
     assert_eq!(store.read(&log, id(3), 0).await.unwrap(), []);
-    assert_eq!(store.read(&conversation("nobody"), id(0), 4).await.unwrap(), []);
+    assert_eq!(store.read(&conversation("missing"), id(0), 4).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn append_is_refused_when_ids_do_not_continue() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let log = conversation("a");
     store.append(&log, &events(0..3)).await.unwrap();
     for wrong in [events(2..3), events(4..5), vec![event(3), event(5)], vec![event(u64::MAX)]] {
@@ -51,8 +51,8 @@ async fn append_is_refused_when_ids_do_not_continue() {
 
 #[tokio::test]
 async fn no_conversation_exists_when_first_append_is_refused() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let error = store.append(&conversation("a"), &[event(1)]).await.unwrap_err();
     assert_eq!(error.to_string(), "event 1 of conversation a does not follow the end of its log");
     assert_eq!(store.conversations().await.unwrap().conversations, []);
@@ -60,8 +60,8 @@ async fn no_conversation_exists_when_first_append_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_conversations_append_concurrently() {
-    let scene = Scene::new();
-    let store = Arc::new(scene.store().await);
+    let fixture = Fixture::new();
+    let store = Arc::new(fixture.store().await);
     let appending: Vec<_> = (0..20)
         .map(|number| {
             let store = Arc::clone(&store);
@@ -69,7 +69,7 @@ async fn twenty_conversations_append_concurrently() {
                 let log = conversation(&format!("c{number}"));
                 for next in 0..50 {
                     store.append(&log, &[event(next)]).await.unwrap();
-                    // One that is refused harms none of its group.
+                    // A rejected append must not affect the others of its transaction.
                     store.append(&log, &[event(next)]).await.unwrap_err();
                 }
             })
@@ -86,8 +86,8 @@ async fn twenty_conversations_append_concurrently() {
 
 #[tokio::test]
 async fn list_is_sorted_by_latest_event() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     store.append(&conversation("old"), &events(0..2)).await.unwrap();
     store.append(&conversation("new"), &events(0..5)).await.unwrap();
     let at = |text: &str| Timestamp::try_from(text.to_owned()).unwrap();
@@ -105,29 +105,29 @@ async fn list_is_sorted_by_latest_event() {
 
 #[tokio::test]
 async fn queued_appends_are_committed_when_store_is_dropped() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let log = conversation("a");
     let first = events(0..3);
     {
-        // Polled once, so that it is queued, then dropped.
+        // Polled once, which queues it, and then dropped.
         let mut append = store.append(&log, &first);
         let waker = std::task::Waker::noop();
         let _ = append.as_mut().poll(&mut std::task::Context::from_waker(waker));
     }
     drop(store);
-    let store = scene.store().await;
+    let store = fixture.store().await;
     assert_eq!(store.read(&log, id(0), 100).await.unwrap(), first);
     store.append(&log, &[event(3)]).await.unwrap();
 }
 
 #[tokio::test]
 async fn file_and_folder_are_readable_only_by_the_owner() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     store.append(&conversation("a"), &[event(0)]).await.unwrap();
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let file = scene.file();
+    let file = fixture.file();
     assert_eq!(mode(file.parent().unwrap()), 0o700);
     let files: Vec<_> =
         std::fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -137,28 +137,28 @@ async fn file_and_folder_are_readable_only_by_the_owner() {
 
 #[tokio::test]
 async fn file_is_unchanged_when_its_version_is_newer() {
-    let scene = Scene::new();
-    drop(scene.store().await);
-    scene.tamper("PRAGMA user_version = 1000");
-    let error = SqliteStore::open(scene.file(), Durability::default()).await.err().unwrap();
+    let fixture = Fixture::new();
+    drop(fixture.store().await);
+    fixture.tamper("PRAGMA user_version = 1000");
+    let error = SqliteStore::open(fixture.file(), Durability::default()).await.err().unwrap();
     assert!(matches!(error, OpenError::TooNew { found: 1000, .. }), "{error}");
 }
 
 #[tokio::test]
-async fn error_contains_the_path_when_file_is_no_database() {
-    let scene = Scene::new();
-    std::fs::create_dir(scene.file().parent().unwrap()).unwrap();
-    std::fs::write(scene.file(), "this is not a database, it is much too friendly for one".repeat(100))
+async fn error_contains_the_path_when_file_is_not_a_database() {
+    let fixture = Fixture::new();
+    std::fs::create_dir(fixture.file().parent().unwrap()).unwrap();
+    std::fs::write(fixture.file(), "this is not a database, it is much too friendly for one".repeat(100))
         .unwrap();
-    let error = SqliteStore::open(scene.file(), Durability::default()).await.err().unwrap();
+    let error = SqliteStore::open(fixture.file(), Durability::default()).await.err().unwrap();
     assert!(matches!(error, OpenError::Open { .. }), "{error}");
-    assert_eq!(error.to_string(), format!("cannot open {}", scene.file().display()));
+    assert_eq!(error.to_string(), format!("cannot open {}", fixture.file().display()));
 }
 
 #[tokio::test]
 async fn removed_conversation_is_gone_with_its_events() {
-    let scene = Scene::new();
-    let store = scene.store().await;
+    let fixture = Fixture::new();
+    let store = fixture.store().await;
     let (removed, kept) = (conversation("removed"), conversation("kept"));
     for log in [&removed, &kept] {
         store.append(log, &events(0..3)).await.unwrap();

@@ -1,10 +1,10 @@
-//! The SQLite store as its users see it: the seam's promises, damage, sharing a file, dying.
+//! Tests of the SQLite store through its public interface: logs, damaged rows, shared files, crashes.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 mod crash;
 mod damage;
+mod fixture;
 mod logs;
 mod rate;
-mod scene;
 mod sharing;

@@ -1,14 +1,14 @@
-//! Several stores on one file, as several processes have them (that they are real processes is `crash`'s part).
+//! Several stores of one file, as in several processes. `crash` tests real processes.
 
 use engine::events::{EventStore as _, StoreError};
 use storage::{Durability, SqliteStore};
 
-use crate::scene::{Scene, conversation, event, events, id};
+use crate::fixture::{Fixture, conversation, event, events, id};
 
 #[tokio::test]
 async fn append_of_another_store_is_read() {
-    let scene = Scene::new();
-    let (one, other) = (scene.store().await, scene.store().await);
+    let fixture = Fixture::new();
+    let (one, other) = (fixture.store().await, fixture.store().await);
     let log = conversation("a");
     one.append(&log, &events(0..2)).await.unwrap();
     let error = other.append(&log, &[event(1)]).await.unwrap_err();
@@ -19,9 +19,9 @@ async fn append_of_another_store_is_read() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_file_can_be_opened_concurrently() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let opening: Vec<_> =
-        (0..8).map(|_| tokio::spawn(SqliteStore::open(scene.file(), Durability::default()))).collect();
+        (0..8).map(|_| tokio::spawn(SqliteStore::open(fixture.file(), Durability::default()))).collect();
     for store in opening {
         store.await.unwrap().unwrap();
     }
@@ -29,8 +29,8 @@ async fn new_file_can_be_opened_concurrently() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_append_wins_when_two_stores_append_the_same_id() {
-    let scene = Scene::new();
-    let stores = [scene.store().await, scene.store().await];
+    let fixture = Fixture::new();
+    let stores = [fixture.store().await, fixture.store().await];
     let log = conversation("a");
     for next in 0..50 {
         let event = [event(next)];
