@@ -7,16 +7,16 @@ use std::time::Duration;
 use reqwest::Url;
 use secrecy::SecretString;
 
-/// A server.
+/// Configuration of a server.
 #[derive(Debug, Clone)]
 pub struct McpServer {
-    /// Its name, for people and to tell apart tools of the same name.
+    /// Name, for messages to the user and as prefix of ambiguous tool names.
     pub name: String,
     /// How it is reached.
     pub transport: Transport,
-    /// Time limit of the start, which includes listing its tools.
+    /// Timeout of the start, which includes listing its tools.
     pub start_timeout: Duration,
-    /// Time limit of a call.
+    /// Timeout of a call.
     pub call_timeout: Duration,
 }
 
@@ -55,7 +55,7 @@ pub struct Remote {
     pub headers: BTreeMap<String, SecretString>,
 }
 
-/// Error of a text that is not the URL of a server.
+/// The text is not the URL of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be an address such as https://host/mcp, with a key in `api_key` or `headers`")]
 pub struct InvalidServerUrl;

@@ -24,7 +24,7 @@ const MAX_NAME_BYTES: usize = 256;
 /// A tool under the name that its server gives it.
 pub(crate) type ListedTool = Tool;
 
-/// Usable tools of a server, and why others are omitted.
+/// Usable tools of a server, and the reason why others are omitted. `None` if all are usable.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ToolList {
     pub(crate) tools: Vec<ListedTool>,
@@ -46,12 +46,13 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolList, ServiceErr
         }
     }
     listed.truncate(MAX_LISTED_TOOLS);
-    Ok(bounded(listed))
+    Ok(to_tool_list(listed))
 }
 
-fn bounded(listed: Vec<rmcp::model::Tool>) -> ToolList {
+/// Converts the usable tools, and counts the others.
+fn to_tool_list(listed: Vec<rmcp::model::Tool>) -> ToolList {
     let all = listed.len();
-    let tools: Vec<_> = listed.into_iter().filter_map(usable).collect();
+    let tools: Vec<_> = listed.into_iter().filter_map(to_tool).collect();
     let unusable = all - tools.len();
     let problem = (unusable > 0).then(|| {
         format!(
@@ -62,7 +63,8 @@ fn bounded(listed: Vec<rmcp::model::Tool>) -> ToolList {
     ToolList { tools, problem }
 }
 
-fn usable(tool: rmcp::model::Tool) -> Option<ListedTool> {
+/// Converts a tool. `None` if it exceeds a limit, or its arguments are not an object.
+fn to_tool(tool: rmcp::model::Tool) -> Option<ListedTool> {
     let mut schema = (*tool.input_schema).clone();
     // Providers require both; servers omit them for tools without arguments.
     let kind = schema.entry("type").or_insert_with(|| "object".into());
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn tool_is_completed_as_providers_require() {
         let long = "d".repeat(100_000);
-        let list = bounded(vec![tool("ok", &long, json!({}))]);
+        let list = to_tool_list(vec![tool("ok", &long, json!({}))]);
         let [ok] = list.tools.as_slice() else { panic!("{list:?}") };
         assert_eq!(ok.parameters, json!({"type": "object", "properties": {}}));
         assert_eq!((ok.description.len(), list.problem.clone()), (MAX_DESCRIPTION_CHARS, None));
@@ -97,7 +99,7 @@ mod tests {
 
     #[test]
     fn unusable_tools_are_omitted_and_reported() {
-        let list = bounded(vec![
+        let list = to_tool_list(vec![
             tool("ok", "", json!({"type": "object"})),
             tool("wide", "", json!({"type": "object", "description": "x".repeat(MAX_SCHEMA_BYTES)})),
             tool("odd", "", json!({"type": "array"})),

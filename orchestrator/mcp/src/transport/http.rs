@@ -1,9 +1,8 @@
 //! HTTP client of a server. Follows redirects to the same origin only, so that the key is sent nowhere else.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -12,7 +11,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::MAX_MESSAGE_BYTES;
 use crate::config::Remote;
 
-/// Time limit for connecting.
+/// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of redirects of a request, for example to a path with a trailing slash.
@@ -21,9 +20,9 @@ const MAX_REDIRECTS: usize = 3;
 /// Error of a configuration with which no request can be sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
-    #[error("the HTTP client: {0}")]
+    #[error("cannot create the HTTP client: {0}")]
     Client(String),
-    #[error("the header {0} of its configuration cannot be sent")]
+    #[error("the configured header {0} is invalid")]
     Header(String),
 }
 
@@ -40,7 +39,7 @@ pub(super) fn client(remote: &Remote) -> Result<Client, HttpError> {
                 attempt.stop()
             }
         }))
-        .default_headers(headers(remote)?.into_iter().collect())
+        .default_headers(headers(remote)?)
         .build()
         .map_err(|error| HttpError::Client(super::chain(&error)))
 }
@@ -56,21 +55,18 @@ pub(super) fn is_same_origin(one: &Url, other: &Url) -> bool {
         && one.port_or_known_default() == other.port_or_known_default()
 }
 
-fn headers(remote: &Remote) -> Result<HashMap<HeaderName, HeaderValue>, HttpError> {
-    let bearer = remote.api_key.as_ref().map(|key| {
-        let value = SecretString::from(format!("Bearer {}", key.expose_secret()));
-        ("authorization".to_owned(), value)
-    });
-    let configured = remote.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
-    bearer
-        .into_iter()
-        .chain(configured)
-        .map(|(name, value)| {
-            let unusable = || HttpError::Header(name.clone());
-            let header: HeaderName = name.parse().map_err(|_| unusable())?;
-            let mut value: HeaderValue = value.expose_secret().parse().map_err(|_| unusable())?;
-            value.set_sensitive(true);
-            Ok((header, value))
-        })
-        .collect()
+fn headers(remote: &Remote) -> Result<HeaderMap, HttpError> {
+    let bearer =
+        remote.api_key.as_ref().map(|key| SecretString::from(format!("Bearer {}", key.expose_secret())));
+    let authorization = bearer.iter().map(|value| ("authorization", value));
+    let configured = remote.headers.iter().map(|(name, value)| (name.as_str(), value));
+    let mut headers = HeaderMap::new();
+    for (name, value) in authorization.chain(configured) {
+        let invalid = || HttpError::Header(name.to_owned());
+        let header: HeaderName = name.parse().map_err(|_| invalid())?;
+        let mut value: HeaderValue = value.expose_secret().parse().map_err(|_| invalid())?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    Ok(headers)
 }

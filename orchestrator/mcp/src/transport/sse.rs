@@ -33,7 +33,7 @@ pub(crate) enum SseError {
     Unreachable(String),
     #[error("it responds with {0}")]
     Refused(StatusCode),
-    #[error("its response is not an event stream: check whether it belongs in `shttp_servers`?")]
+    #[error("its response is not an event stream: does its URL belong in `shttp_servers`?")]
     NoEvents,
     #[error("its event stream ended before its endpoint was received")]
     NoEndpoint,

@@ -1,5 +1,5 @@
-//! Limit of unanswered requests of a server. The library answers each request in its own task, so a server that sends requests
-//! without reading the responses would fill the memory. Its connection is closed.
+//! Limits the unanswered requests of a server. rmcp answers each request in its own task, so a server that sends requests
+//! without reading the responses would exhaust the memory. Such a connection is closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use rmcp::transport::Transport;
 /// Maximum number of requests whose responses the server has not read.
 const MAX_UNANSWERED: usize = 64;
 
-/// Wraps a transport.
+/// Transport that ends when [`MAX_UNANSWERED`] requests are unanswered.
 pub(super) struct UnansweredLimit<T> {
     inner: T,
     unanswered: Arc<AtomicUsize>,
@@ -37,7 +37,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for UnansweredLimit<T> {
         async move {
             let sent = sending.await;
             if is_response {
-                // Some responses belong to no counted request.
+                // A response may belong to a request that was not counted.
                 let _ = unanswered
                     .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
             }
