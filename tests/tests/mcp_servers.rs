@@ -132,9 +132,7 @@ async fn failure_is_reported_when_the_mcp_program_is_missing() {
 async fn reference_mcp_server_works_in_a_sandbox() {
     let Some(packages) = std::env::var_os("GLOVEBOX_TEST_MCP_SERVERS") else {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_MCP_SERVERS is not set");
-        eprintln!(
-            "skipped: GLOVEBOX_TEST_MCP_SERVERS names no folder with the reference servers; cargo ci makes it"
-        );
+        eprintln!("skipped: GLOVEBOX_TEST_MCP_SERVERS is not set; cargo ci installs the reference servers");
         return;
     };
     let script = std::path::Path::new(&packages)

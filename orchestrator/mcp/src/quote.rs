@@ -2,12 +2,12 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::config::Transport;
+use crate::config::{McpServer, Transport};
 
 /// Maximum length of a quote, in characters.
 const MAX_CHARS: usize = 2000;
 
-/// Number of last lines of stderr that are quoted: the reason of a failure is at the end.
+/// Number of quoted lines of stderr, from its end, where the cause of a failure is.
 const STDERR_LINES: usize = 5;
 
 /// Minimum length of a secret. Shorter values are words like `true`, and redacting them would garble the text.
@@ -17,17 +17,15 @@ const MIN_SECRET_BYTES: usize = 8;
 pub(crate) struct Quoter(Vec<SecretString>);
 
 impl Quoter {
-    pub(crate) fn new(transport: &Transport) -> Self {
-        let secrets: Vec<SecretString> = match transport {
-            Transport::Host(program) | Transport::Sandbox(program) => program.env.values().cloned().collect(),
-            Transport::StreamableHttp(remote) | Transport::Sse(remote) => {
-                // Some servers require their key in the URL.
-                let query = remote.url.query().map(SecretString::from);
-                remote.api_key.iter().chain(remote.headers.values()).cloned().chain(query).collect()
-            }
+    pub(crate) fn new(server: &McpServer) -> Self {
+        let query = match &server.transport {
+            Transport::Host(_) | Transport::Sandbox(_) => None,
+            // Some servers require their key in the URL.
+            Transport::StreamableHttp(remote) | Transport::Sse(remote) => remote.url.query(),
         };
+        let secrets = server.secrets().into_iter().cloned().chain(query.map(SecretString::from));
         let is_long = |secret: &SecretString| secret.expose_secret().len() >= MIN_SECRET_BYTES;
-        Self(secrets.into_iter().filter(is_long).collect())
+        Self(secrets.filter(is_long).collect())
     }
 
     /// Quotes the start of a text. Truncates last, so that no part of a secret remains at the end.
@@ -54,6 +52,7 @@ impl Quoter {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     use super::*;
     use crate::config::Program;
@@ -64,7 +63,12 @@ mod tests {
             ("TOKEN".to_owned(), "hunter2-hunter2".into()),
             ("DEBUG".to_owned(), "1".into()),
         ]);
-        let quoter = Quoter::new(&Transport::Host(Program { command: "x".into(), args: Vec::new(), env }));
+        let quoter = Quoter::new(&McpServer {
+            name: "s".into(),
+            transport: Transport::Host(Program { command: "x".into(), args: Vec::new(), env }),
+            start_timeout: Duration::ZERO,
+            call_timeout: Duration::ZERO,
+        });
         let stderr = "1\n2\n3\n\nhello 1\n  hunter2-hunter2\nbye\n";
         assert_eq!(quoter.stderr(stderr), "; it wrote: 2 | 3 | hello 1 | [redacted] | bye");
         assert_eq!(quoter.stderr(" \n"), "");

@@ -1,6 +1,6 @@
-//! Lifecycle of a server: start, tool list, calls, restarts, giving up.
+//! Lifecycle of a server: start, tool list, calls and restarts.
 //!
-//! A server that cannot be started is given up immediately. One that crashes is restarted at the next call, until it has crashed
+//! A server whose first start fails is not started again. One that exits is restarted by the next call, until it has exited
 //! several times without a successful call in between. A server in the sandbox starts again in a new sandbox.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{McpServer, Transport};
 use crate::quote::Quoter;
-use crate::tool_list::{self, ListedTool, ToolList};
+use crate::tool_list::{self, ToolList};
 use crate::transport::{self, HostEnvironment, ServerProgram};
 
 /// Maximum number of restarts without a successful call in between.
@@ -39,22 +39,22 @@ const CLOSED: &str = "the conversation was closed";
 /// Error of a call. The text is for the model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    #[error("the MCP server {server} does not run: {reason}")]
+    #[error("the MCP server {server} is not running: {reason}")]
     NotRunning { server: String, reason: String },
     #[error(
-        "the MCP server {server} did not answer within {seconds} seconds; the call was cancelled, and whether it was \
+        "the MCP server {server} did not respond within {seconds} seconds; the call was cancelled, and whether it was \
          carried out is unknown"
     )]
     Timeout { server: String, seconds: f64 },
     #[error("the MCP server {server} exited during the call; its result is unknown{quote}")]
-    Died { server: String, quote: String },
-    #[error("the MCP server {server} refuses the call: {problem}")]
-    Refused { server: String, problem: String },
-    #[error("the MCP server {server} answers with what cannot be used: {problem}")]
-    Unusable { server: String, problem: String },
+    Exited { server: String, quote: String },
+    #[error("the MCP server {server} rejected the call: {problem}")]
+    Rejected { server: String, problem: String },
+    #[error("the MCP server {server} sent an unusable response: {problem}")]
+    InvalidResponse { server: String, problem: String },
 }
 
-/// A server, started or not.
+/// A configured server and its current state.
 pub(crate) struct Server {
     config: McpServer,
     environment: HostEnvironment,
@@ -62,11 +62,11 @@ pub(crate) struct Server {
     /// Cancelled by the shutdown.
     closing: CancellationToken,
     /// An async mutex, because it is held while the server starts: other callers wait for the start.
-    life: Mutex<ServerLife>,
+    state: Mutex<ServerState>,
 }
 
 #[derive(Default)]
-struct ServerLife {
+struct ServerState {
     stage: Stage,
     /// The latest list of its tools.
     list: ToolList,
@@ -81,8 +81,9 @@ enum Stage {
     Unstarted,
     Running(Box<Running>),
     /// It has exited, and may be restarted.
-    Ended,
-    GivenUp(String),
+    Exited,
+    /// It is not started again, for this reason.
+    Unavailable(String),
 }
 
 struct Running {
@@ -92,8 +93,8 @@ struct Running {
 
 impl Server {
     pub(crate) fn new(config: McpServer, environment: HostEnvironment) -> Self {
-        let quoter = Quoter::new(&config.transport);
-        Self { config, environment, quoter, closing: CancellationToken::new(), life: Mutex::default() }
+        let quoter = Quoter::new(&config);
+        Self { config, environment, quoter, closing: CancellationToken::new(), state: Mutex::default() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -101,29 +102,26 @@ impl Server {
     }
 
     /// Returns its tools, and why some are missing. Starts the server if that has not been tried.
-    pub(crate) async fn offer(
-        &self,
-        sandbox: Option<&Arc<dyn Sandbox>>,
-    ) -> (Vec<ListedTool>, Option<String>) {
-        let mut life = self.life.lock().await;
+    pub(crate) async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolList {
+        let mut state = self.state.lock().await;
         if matches!(self.config.transport, Transport::Sandbox(_)) {
-            life.set_sandbox(sandbox).await;
+            state.set_sandbox(sandbox).await;
         }
-        match &life.stage {
-            Stage::Unstarted => self.start(&mut life).await,
+        match &state.stage {
+            Stage::Unstarted => self.start(&mut state).await,
             Stage::Running(running) if running.service.service().is_stale.swap(false, Ordering::Relaxed) => {
                 match timeout(RELIST_TIMEOUT, tool_list::list(running.service.peer())).await {
-                    Ok(Ok(list)) => life.list = list,
-                    // The earlier list is probably still right.
+                    Ok(Ok(list)) => state.list = list,
+                    // The earlier list is probably still correct.
                     failed => tracing::debug!(server = self.name(), ?failed, "cannot list the tools again"),
                 }
             }
-            Stage::Running(_) | Stage::Ended | Stage::GivenUp(_) => {}
+            Stage::Running(_) | Stage::Exited | Stage::Unavailable(_) => {}
         }
-        match &life.stage {
-            Stage::Unstarted => (Vec::new(), None),
-            Stage::GivenUp(reason) => (Vec::new(), Some(reason.clone())),
-            Stage::Running(_) | Stage::Ended => (life.list.tools.clone(), life.list.problem.clone()),
+        match &state.stage {
+            Stage::Unstarted => ToolList::default(),
+            Stage::Unavailable(reason) => ToolList { tools: Vec::new(), problem: Some(reason.clone()) },
+            Stage::Running(_) | Stage::Exited => state.list.clone(),
         }
     }
 
@@ -142,24 +140,24 @@ impl Server {
         };
         match answered {
             Ok(CallToolResponse::Complete(result)) => {
-                self.life.lock().await.restarts = 0;
+                self.state.lock().await.restarts = 0;
                 Ok(result)
             }
             Ok(_) => {
                 let problem = "it requests more input, which is not supported".to_owned();
-                Err(CallError::Unusable { server: server(), problem })
+                Err(CallError::InvalidResponse { server: server(), problem })
             }
             Err(ServiceError::McpError(error)) => {
-                Err(CallError::Refused { server: server(), problem: self.quoter.line(&error.message) })
+                Err(CallError::Rejected { server: server(), problem: self.quoter.line(&error.message) })
             }
             Err(ServiceError::TransportSend(error)) => {
                 let quote = self.quote_exit(&transport::chain(error.error.as_ref())).await;
-                Err(CallError::Died { server: server(), quote })
+                Err(CallError::Exited { server: server(), quote })
             }
             Err(ServiceError::TransportClosed) => {
-                Err(CallError::Died { server: server(), quote: self.quote_exit("").await })
+                Err(CallError::Exited { server: server(), quote: self.quote_exit("").await })
             }
-            Err(error) => Err(CallError::Unusable {
+            Err(error) => Err(CallError::InvalidResponse {
                 server: server(),
                 problem: self.quoter.line(&transport::chain(&error)),
             }),
@@ -169,9 +167,9 @@ impl Server {
     /// Stops the server. It is not started again.
     pub(crate) async fn shut_down(&self) {
         self.closing.cancel();
-        let mut life = self.life.lock().await;
-        life.end().await;
-        life.stage = Stage::GivenUp(CLOSED.to_owned());
+        let mut state = self.state.lock().await;
+        state.stop().await;
+        state.stage = Stage::Unavailable(CLOSED.to_owned());
     }
 
     async fn running_peer(&self) -> Result<Peer<RoleClient>, CallError> {
@@ -179,51 +177,47 @@ impl Server {
             server: self.config.name.clone(),
             reason: reason.to_owned(),
         };
-        let mut life = self.life.lock().await;
-        if matches!(&life.stage, Stage::Running(running) if running.has_exited()) {
-            life.end().await;
+        let mut state = self.state.lock().await;
+        if matches!(&state.stage, Stage::Running(running) if running.has_exited()) {
+            state.stop().await;
         }
-        if matches!(life.stage, Stage::Ended) {
-            if life.restarts == MAX_RESTARTS {
-                let reason = format!("it died {MAX_RESTARTS} times in a row and is not started again");
-                life.stage = Stage::GivenUp(reason);
+        if matches!(state.stage, Stage::Exited) {
+            if state.restarts == MAX_RESTARTS {
+                let reason = format!("it exited {MAX_RESTARTS} times in a row and is not restarted");
+                state.stage = Stage::Unavailable(reason);
             } else {
-                life.restarts += 1;
-                self.start(&mut life).await;
+                state.restarts += 1;
+                self.start(&mut state).await;
                 // It may start at the next call.
-                if let (Stage::GivenUp(reason), true) = (&life.stage, life.restarts < MAX_RESTARTS) {
+                if let (Stage::Unavailable(reason), true) = (&state.stage, state.restarts < MAX_RESTARTS) {
                     let error = not_running(reason);
-                    life.stage = Stage::Ended;
+                    state.stage = Stage::Exited;
                     return Err(error);
                 }
             }
         }
-        match &life.stage {
+        match &state.stage {
             Stage::Running(running) => Ok(running.service.peer().clone()),
-            Stage::GivenUp(reason) => Err(not_running(reason)),
-            Stage::Unstarted | Stage::Ended => Err(not_running("there is no sandbox for it yet")),
+            Stage::Unavailable(reason) => Err(not_running(reason)),
+            Stage::Unstarted | Stage::Exited => Err(not_running("there is no sandbox for it yet")),
         }
     }
 
-    /// Starts the server, which is [`Stage::Running`] or [`Stage::GivenUp`] afterwards. Does nothing while its sandbox is missing.
-    async fn start(&self, life: &mut ServerLife) {
-        if matches!(self.config.transport, Transport::Sandbox(_)) && life.sandbox.is_none() {
+    /// Starts the server, which is [`Stage::Running`] or [`Stage::Unavailable`] afterwards. Does nothing while its sandbox is missing.
+    async fn start(&self, state: &mut ServerState) {
+        if matches!(self.config.transport, Transport::Sandbox(_)) && state.sandbox.is_none() {
             return;
         }
         let mut program = ServerProgram::None;
         let started = timeout(self.config.start_timeout, async {
-            let sandbox = life.sandbox.as_ref();
-            let connected = transport::connect(
-                &self.config,
-                ToolListListener::default(),
-                &self.environment,
-                sandbox,
-                &mut program,
-            );
+            let sandbox = state.sandbox.as_ref();
+            let listener = ToolListListener::default();
+            let connected =
+                transport::connect(&self.config, listener, &self.environment, sandbox, &mut program);
             let service = connected.await.map_err(|error| error.to_string())?;
             let listed = tool_list::list(service.peer()).await;
-            let list = listed
-                .map_err(|error| format!("it does not list its tools: {}", transport::chain(&error)))?;
+            let list =
+                listed.map_err(|error| format!("it cannot list its tools: {}", transport::chain(&error)))?;
             Ok::<_, String>((service, list))
         });
         let seconds = self.config.start_timeout.as_secs_f64();
@@ -235,21 +229,21 @@ impl Server {
         };
         match started {
             Ok((service, list)) => {
-                life.list = list;
-                life.stage = Stage::Running(Box::new(Running { service, program }));
+                state.list = list;
+                state.stage = Stage::Running(Box::new(Running { service, program }));
             }
             Err(problem) => {
                 let stderr = self.quoter.stderr(&program.stderr().await);
-                life.stage = Stage::GivenUp(format!("{}{stderr}", self.quoter.line(&problem)));
+                state.stage = Stage::Unavailable(format!("{}{stderr}", self.quoter.line(&problem)));
             }
         }
     }
 
-    /// Quotes the end of stderr of a server that exited, or else the error by which that was noticed.
+    /// Quotes the end of stderr of a server that has exited. Without stderr, quotes the error of the connection.
     async fn quote_exit(&self, error: &str) -> String {
-        let stderr = match &self.life.lock().await.stage {
+        let stderr = match &self.state.lock().await.stage {
             Stage::Running(running) => running.program.stderr().await,
-            Stage::Unstarted | Stage::Ended | Stage::GivenUp(_) => String::new(),
+            Stage::Unstarted | Stage::Exited | Stage::Unavailable(_) => String::new(),
         };
         match (stderr.is_empty(), error.is_empty()) {
             (false, _) => self.quoter.stderr(&stderr),
@@ -259,13 +253,13 @@ impl Server {
     }
 }
 
-impl ServerLife {
+impl ServerState {
     /// Stops a server that runs in another sandbox. `None` changes nothing.
     async fn set_sandbox(&mut self, sandbox: Option<&Arc<dyn Sandbox>>) {
         let Some(sandbox) = sandbox else { return };
         let boot_id = |sandbox: &Arc<dyn Sandbox>| -> BootId { sandbox.lease().boot_id.clone() };
         if self.sandbox.as_ref().map(boot_id) != Some(boot_id(sandbox)) {
-            self.end().await;
+            self.stop().await;
             self.stage = Stage::Unstarted;
             self.restarts = 0;
         }
@@ -273,10 +267,10 @@ impl ServerLife {
         self.sandbox = Some(Arc::clone(sandbox));
     }
 
-    async fn end(&mut self) {
-        if let Stage::Running(mut running) = std::mem::replace(&mut self.stage, Stage::Ended) {
+    async fn stop(&mut self) {
+        if let Stage::Running(mut running) = std::mem::replace(&mut self.stage, Stage::Exited) {
             let _ = running.service.close_with_timeout(CLOSE_TIMEOUT).await;
-            running.program.end().await;
+            running.program.stop().await;
         }
     }
 }
@@ -287,7 +281,7 @@ impl Running {
     }
 }
 
-/// The client's side of the protocol: supports no requests of servers, and remembers that their tools have changed.
+/// Handler of a server's messages: supports none of its requests, and records that its tools have changed.
 #[derive(Debug, Default)]
 struct ToolListListener {
     is_stale: AtomicBool,

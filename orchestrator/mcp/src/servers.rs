@@ -1,4 +1,4 @@
-//! Servers of a conversation.
+//! All servers of a conversation, and the catalogue of the tools that they offer.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,8 +17,9 @@ use crate::catalogue::Catalogue;
 use crate::config::{McpServer, Program, Transport};
 use crate::result;
 use crate::server::Server;
+use crate::tool_list::ToolList;
 
-/// Time limits of servers that knowledge files request: V0's defaults.
+/// Timeouts of servers that knowledge files request: V0's defaults.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -72,13 +73,12 @@ impl ToolServers for McpServers {
         let offers = join_all(servers.iter().map(|server| server.offer(sandbox))).await;
         let mut failures = Vec::new();
         let mut lists = Vec::new();
-        for (server, (tools, problem)) in servers.iter().zip(offers) {
+        for (server, ToolList { tools, problem }) in servers.iter().zip(offers) {
             lists.push((server.name(), tools));
             failures
                 .extend(problem.map(|reason| ToolServerFailure { server: server.name().to_owned(), reason }));
         }
         let (catalogue, too_many) = Catalogue::new(&self.reserved, &lists);
-        drop(lists);
         failures.extend(too_many);
         let tools = catalogue.tools();
         let offered = Arc::new(OfferedTools { catalogue, servers });
@@ -89,13 +89,12 @@ impl ToolServers for McpServers {
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation {
         let offered = Arc::clone(&self.offered.read().unwrap_or_else(PoisonError::into_inner));
         let found = offered.catalogue.find(name);
-        let Some((server, tool)) =
-            found.and_then(|(server, tool)| Some((offered.servers.get(server)?, tool)))
-        else {
+        let found = found.and_then(|(index, tool)| Some((offered.servers.get(index)?, tool)));
+        let Some((server, tool)) = found else {
             return Observation::error(format!("no MCP server offers the tool {name} now"), CALL_FAILED);
         };
         match server.call(tool, arguments).await {
-            Ok(answer) => result::observation(name, arguments, answer),
+            Ok(response) => result::observation(name, arguments, response),
             Err(error) => Observation::error(error.to_string(), CALL_FAILED),
         }
     }
@@ -108,7 +107,7 @@ impl ToolServers for McpServers {
         join_all(in_sandbox.servers.iter().map(|server| server.shut_down())).await;
         let mut names: HashSet<&str> = self.configured.iter().map(|server| server.name()).collect();
         let new = requested.iter().filter(|server| names.insert(&server.name));
-        in_sandbox.servers = new.map(|server| Arc::new(Server::new(config(server), Vec::new()))).collect();
+        in_sandbox.servers = new.map(|server| Arc::new(Server::new(to_config(server), Vec::new()))).collect();
         in_sandbox.requested = requested;
     }
 
@@ -117,7 +116,7 @@ impl ToolServers for McpServers {
     }
 }
 
-fn config(SandboxToolServer { name, command, args, env }: &SandboxToolServer) -> McpServer {
+fn to_config(SandboxToolServer { name, command, args, env }: &SandboxToolServer) -> McpServer {
     let env = env.iter().map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
     let program = Program { command: command.clone(), args: args.clone(), env: env.collect() };
     McpServer {

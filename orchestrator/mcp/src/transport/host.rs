@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use secrecy::ExposeSecret as _;
@@ -16,8 +15,8 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::ConnectError;
-use super::tail::Tail;
+use super::stderr_tail::StderrTail;
+use super::{ConnectError, EXIT_GRACE_PERIOD};
 use crate::config::Program;
 
 /// Environment variables of every server on this host, besides its configured ones.
@@ -26,17 +25,15 @@ pub(crate) type HostEnvironment = Vec<(String, String)>;
 /// Marker variable. Its value identifies one start of a server.
 const MARKER_VARIABLE: &str = "GLOVEBOX_MCP_SERVER";
 
-/// Time that a program has to exit after its stdin was closed.
-const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(2);
-
-/// Maximum number of searches for processes that were started while others were killed.
+/// Maximum number of searches for processes. Processes may start others while they are killed.
 const MAX_KILL_ROUNDS: usize = 10;
 
+/// A started program. Killed with its children on drop.
 pub(crate) struct HostProgram {
     child: Child,
     /// The marker as `NAME=VALUE`.
     marker: String,
-    stderr: Tail,
+    stderr: StderrTail,
     _stderr_task: Option<AbortOnDropHandle<()>>,
 }
 
@@ -47,9 +44,9 @@ pub(super) fn start(
     let failed = |source| ConnectError::Start { command: program.command.clone(), source };
     let id = uuid::Uuid::now_v7().simple().to_string();
     let mut command = Command::new(&program.command);
-    command.args(&program.args).env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
+    command.args(&program.args).env_clear().envs(environment.iter().cloned());
     command.envs(program.env.iter().map(|(name, value)| (name, OsString::from(value.expose_secret()))));
-    // Not the current folder: launchers such as npx run and read what a repository has there.
+    // Not the current folder: launchers such as npx load and run files of a repository there.
     let home = environment.iter().find(|(name, value)| name == "HOME" && Path::new(value).is_dir());
     if let Some((_, home)) = home {
         command.current_dir(home);
@@ -57,7 +54,7 @@ pub(super) fn start(
     command.env(MARKER_VARIABLE, &id).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
-    let stderr = Tail::default();
+    let stderr = StderrTail::default();
     let stderr_task = child.stderr.take().map(|mut pipe| {
         let tail = stderr.clone();
         AbortOnDropHandle::new(tokio::spawn(async move {
@@ -72,7 +69,7 @@ pub(super) fn start(
     let program =
         HostProgram { child, marker: format!("{MARKER_VARIABLE}={id}"), stderr, _stderr_task: stderr_task };
     match (stdout, stdin) {
-        (Some(reads), Some(writes)) => Ok((program, reads, writes)),
+        (Some(stdout), Some(stdin)) => Ok((program, stdout, stdin)),
         _ => Err(failed(io::ErrorKind::BrokenPipe.into())),
     }
 }
@@ -82,7 +79,7 @@ impl HostProgram {
         self.stderr.text().await
     }
 
-    pub(super) async fn end(mut self) {
+    pub(super) async fn stop(mut self) {
         // Its stdin is closed. If it does not exit, it is killed on drop.
         let _ = timeout(EXIT_GRACE_PERIOD, self.child.wait()).await;
     }

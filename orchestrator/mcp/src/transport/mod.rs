@@ -1,22 +1,25 @@
 //! Connections to servers.
 //!
-//! Each transport provides a stream of messages. A server that is a program also has a [`ServerProgram`], which stops it, also
-//! when it is dropped.
+//! Each transport provides a stream of messages. If the server is a program, its [`ServerProgram`] stops it on request or on
+//! drop.
 
 mod host;
 mod http;
 mod sandbox;
 mod sse;
-mod tail;
+mod stderr_tail;
 mod unanswered_limit;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::sandbox::Sandbox;
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpError};
 use rmcp::{ClientHandler, RoleClient};
+
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::{McpServer, Transport};
 
@@ -25,22 +28,27 @@ pub(crate) use host::HostEnvironment;
 /// Maximum size of a message of a server, in bytes. More than a result with the maximum of images.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
+/// Time for a program to exit after its stdin was closed.
+const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(2);
+
 /// Error of connecting to a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("cannot start {command}: {source}; check `command` in its configuration")]
     Start { command: String, source: std::io::Error },
+    #[error("cannot create a process id: {0}")]
+    ProcessId(#[from] protocol::IdError),
     #[error("there is no sandbox for it yet")]
     NoSandbox,
     #[error("{0}")]
     Http(#[from] http::HttpError),
     #[error("{0}")]
     Sse(#[from] sse::SseError),
-    #[error("it does not speak MCP as expected: {0}")]
+    #[error("the MCP handshake failed: {0}")]
     Handshake(String),
 }
 
-/// A server's program, which is stopped when it is dropped.
+/// Program of a server. Killed on drop.
 pub(crate) enum ServerProgram {
     Host(Box<host::HostProgram>),
     Sandbox(sandbox::SandboxProgram),
@@ -59,10 +67,10 @@ impl ServerProgram {
     }
 
     /// Waits for its exit for a grace period, then kills it.
-    pub(crate) async fn end(self) {
+    pub(crate) async fn stop(self) {
         match self {
-            Self::Host(program) => program.end().await,
-            Self::Sandbox(program) => program.end().await,
+            Self::Host(program) => program.stop().await,
+            Self::Sandbox(program) => program.stop().await,
             Self::None => {}
         }
     }
@@ -79,23 +87,15 @@ pub(crate) async fn connect<H: ClientHandler>(
 ) -> Result<RunningService<RoleClient, H>, ConnectError> {
     match &server.transport {
         Transport::Host(program) => {
-            let (child, reads, writes) = host::start(program, environment)?;
+            let (child, stdout, stdin) = host::start(program, environment)?;
             *started = ServerProgram::Host(Box::new(child));
-            initialize(
-                handler,
-                AsyncRwTransport::new_client(reads, writes).with_max_line_length(MAX_MESSAGE_BYTES),
-            )
-            .await
+            initialize(handler, stdio(stdout, stdin)).await
         }
         Transport::Sandbox(program) => {
             let sandbox = sandbox.ok_or(ConnectError::NoSandbox)?;
-            let (child, reads, writes) = sandbox::start(program, Arc::clone(sandbox));
+            let (child, stdout, stdin) = sandbox::start(program, Arc::clone(sandbox))?;
             *started = ServerProgram::Sandbox(child);
-            initialize(
-                handler,
-                AsyncRwTransport::new_client(reads, writes).with_max_line_length(MAX_MESSAGE_BYTES),
-            )
-            .await
+            initialize(handler, stdio(stdout, stdin)).await
         }
         Transport::StreamableHttp(remote) => {
             let client = http::client(remote)?;
@@ -106,12 +106,20 @@ pub(crate) async fn connect<H: ClientHandler>(
     }
 }
 
+fn stdio<R, W>(stdout: R, stdin: W) -> AsyncRwTransport<RoleClient, R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MAX_MESSAGE_BYTES)
+}
+
 async fn initialize<H, T>(handler: H, transport: T) -> Result<RunningService<RoleClient, H>, ConnectError>
 where
     H: ClientHandler,
     T: rmcp::transport::Transport<RoleClient> + 'static,
 {
-    // The handshake that all versions of the protocol support. A probe for a newer one makes some servers fail or hang.
+    // All protocol versions support this handshake. A probe for a newer one makes some servers fail or hang.
     let served = rmcp::serve_client(handler, unanswered_limit::UnansweredLimit::new(transport)).await;
     served.map_err(|error| {
         ConnectError::Handshake(match &error {
@@ -121,7 +129,7 @@ where
     })
 }
 
-/// An error with its causes.
+/// Returns an error and its causes in one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     // Its text lacks the cause.
     if let Some(StreamableHttpError::Client(error)) =
@@ -129,15 +137,9 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     {
         return chain(error);
     }
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let detail = error.to_string();
-        if !text.contains(&detail) {
-            text.push_str(": ");
-            text.push_str(&detail);
-        }
-        cause = error.source();
-    }
-    text
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
+        // Some libraries print their causes themselves.
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    })
 }

@@ -1,6 +1,6 @@
 //! A server that is a program in the sandbox. Its input and output use the connection to the action server.
 //!
-//! A task follows the program until its exit or its cancellation. If the connection breaks, the task kills the program, because
+//! A task supervises the program until it exits or is cancelled. If the connection breaks, the task kills the program, because
 //! it is unknown how much of its input arrived.
 
 use std::collections::BTreeMap;
@@ -9,60 +9,58 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::sandbox::{OutputChunk, Sandbox};
+use engine::sandbox::{ByteSource, OutputChunk, Sandbox};
 use futures_util::stream;
 use protocol::ProcessId;
 use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessRequest, ProcessStdin};
 use secrecy::ExposeSecret as _;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, DuplexStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::io::StreamReader;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::MAX_MESSAGE_BYTES;
-use super::tail::Tail;
+use super::stderr_tail::StderrTail;
+use super::{ConnectError, EXIT_GRACE_PERIOD, MAX_MESSAGE_BYTES};
 use crate::config::Program;
 
 /// Size of the buffer of its input, in bytes.
 const INPUT_BUFFER_BYTES: usize = 64 << 10;
 
-/// Maximum output that is not read yet, in bytes: a message and the start of the next.
+/// Maximum unread output, in bytes: a message and the start of the next.
 const MAX_UNREAD_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
 
-/// Time that a program has to exit after its stdin was closed.
-const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(2);
-
-/// Time limit for killing a program.
+/// Timeout for killing a program.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A started program. Killed on drop.
 pub(crate) struct SandboxProgram {
     task: JoinHandle<()>,
-    /// Makes the task kill the program when it is dropped.
+    /// On drop, the task kills the program.
     kill_on_drop: DropGuard,
-    stderr: Tail,
+    stderr: StderrTail,
 }
 
 pub(super) fn start(
     program: &Program,
     sandbox: Arc<dyn Sandbox>,
-) -> (SandboxProgram, impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static) {
-    let (input, writes) = tokio::io::duplex(INPUT_BUFFER_BYTES);
-    let (output, reads) = unread_output();
-    let end = CancellationToken::new();
-    let stderr = Tail::default();
-    let follower = Follower {
-        id: format!("mcp-{}", uuid::Uuid::now_v7().simple()).try_into(),
+) -> Result<(SandboxProgram, impl AsyncRead + Send + Unpin + 'static, DuplexStream), ConnectError> {
+    let (input, stdin) = tokio::io::duplex(INPUT_BUFFER_BYTES);
+    let (output, stdout) = stdout_channel();
+    let cancel = CancellationToken::new();
+    let stderr = StderrTail::default();
+    let supervisor = Supervisor {
+        id: format!("mcp-{}", uuid::Uuid::now_v7().simple()).try_into()?,
         request: request(program),
         sandbox,
         output,
         stderr: stderr.clone(),
-        end: end.clone(),
+        cancel: cancel.clone(),
     };
     // The task ends with the program, or soon after the guard is dropped.
-    let task = tokio::spawn(follower.follow(Box::new(input)));
-    (SandboxProgram { task, kill_on_drop: end.drop_guard(), stderr }, reads, writes)
+    let task = tokio::spawn(supervisor.run(Box::new(input)));
+    Ok((SandboxProgram { task, kill_on_drop: cancel.drop_guard(), stderr }, stdout, stdin))
 }
 
 impl SandboxProgram {
@@ -70,7 +68,7 @@ impl SandboxProgram {
         self.stderr.text().await
     }
 
-    pub(super) async fn end(mut self) {
+    pub(super) async fn stop(mut self) {
         if timeout(EXIT_GRACE_PERIOD, &mut self.task).await.is_err() {
             drop(self.kill_on_drop);
             let _ = timeout(KILL_TIMEOUT, self.task).await;
@@ -88,35 +86,34 @@ fn request(program: &Program) -> ProcessRequest {
     }
 }
 
-struct Follower {
-    id: Result<ProcessId, protocol::IdError>,
+/// Runs the program, and forwards its output.
+struct Supervisor {
+    id: ProcessId,
     request: ProcessRequest,
     sandbox: Arc<dyn Sandbox>,
     output: StdoutSender,
-    stderr: Tail,
-    end: CancellationToken,
+    stderr: StderrTail,
+    cancel: CancellationToken,
 }
 
-impl Follower {
-    async fn follow(self, input: engine::sandbox::ByteSource) {
-        let Self { id, request, sandbox, output, stderr, end } = self;
-        let Ok(id) = id else { return };
+impl Supervisor {
+    async fn run(self, input: ByteSource) {
+        let Self { id, request, sandbox, output, stderr, cancel } = self;
         let on_output = |stream: OutputStream, chunk: OutputChunk<'_>| match (stream, chunk) {
             (OutputStream::Stderr, OutputChunk::Bytes { bytes, .. }) => stderr.push(bytes),
             (OutputStream::Stderr, OutputChunk::Gap { .. }) => {}
             (OutputStream::Stdout, OutputChunk::Bytes { bytes, .. }) if output.push(bytes) => {}
             // Lost output cannot be recovered, and corrupts the message stream.
-            (OutputStream::Stdout, _) => end.cancel(),
+            (OutputStream::Stdout, _) => cancel.cancel(),
         };
         let exec = async { sandbox.processes()?.exec(&id, &request, Some(input), &on_output).await };
         let exit = tokio::select! {
             exit = exec => Some(exit),
-            () = end.cancelled() => None,
+            () = cancel.cancelled() => None,
         };
-        match &exit {
-            Some(Ok(exit)) => stderr.push(describe(exit).as_bytes()),
-            Some(Err(error)) => stderr.push(format!("\n[{error}]").as_bytes()),
-            None => {}
+        if let Some(exit) = &exit {
+            let result = exit.as_ref().map_or_else(ToString::to_string, describe);
+            stderr.push(format!("\n[{result}]").as_bytes());
         }
         stderr.end();
         if !matches!(exit, Some(Ok(_))) {
@@ -129,15 +126,15 @@ impl Follower {
 
 fn describe(exit: &ProcessExit) -> String {
     match exit {
-        ProcessExit { error: Some(error), .. } => format!("\n[{error}]"),
-        ProcessExit { code: Some(code), .. } => format!("\n[it exited with {code}]"),
-        ProcessExit { signal: Some(signal), .. } => format!("\n[killed by signal {signal}]"),
-        ProcessExit { reason: ExitReason::Exited, .. } => "\n[it exited]".to_owned(),
-        ProcessExit { .. } => "\n[it was terminated]".to_owned(),
+        ProcessExit { error: Some(error), .. } => error.clone(),
+        ProcessExit { code: Some(code), .. } => format!("exited with code {code}"),
+        ProcessExit { signal: Some(signal), .. } => format!("killed by signal {signal}"),
+        ProcessExit { reason: ExitReason::Exited, .. } => "exited".to_owned(),
+        ProcessExit { .. } => "terminated".to_owned(),
     }
 }
 
-/// Sender of the program's stdout. Unread output is limited.
+/// Sending half of the program's stdout. Unread output is limited to [`MAX_UNREAD_BYTES`].
 struct StdoutSender {
     chunks: mpsc::UnboundedSender<Bytes>,
     unread: Arc<AtomicUsize>,
@@ -152,8 +149,8 @@ impl StdoutSender {
     }
 }
 
-fn unread_output() -> (StdoutSender, impl AsyncRead + Send + Unpin + 'static) {
-    // Limited by its bytes, not by its length.
+fn stdout_channel() -> (StdoutSender, impl AsyncRead + Send + Unpin + 'static) {
+    // Bounded by its bytes and not by its number of chunks.
     let (chunks, received) = mpsc::unbounded_channel::<Bytes>();
     let unread = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&unread);

@@ -7,25 +7,25 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum size, in bytes.
+/// Maximum number of retained bytes.
 const MAX_BYTES: usize = 16 << 10;
 
 /// Time to wait for the end of stderr, which may arrive after the end of stdout.
 const END_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The end of a stream. Clones share it.
+/// The last [`MAX_BYTES`] of stderr. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Tail {
+pub(super) struct StderrTail {
     bytes: Arc<Mutex<VecDeque<u8>>>,
     ended: CancellationToken,
 }
 
-impl Tail {
+impl StderrTail {
     pub(super) fn push(&self, bytes: &[u8]) {
-        let mut kept = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(bytes);
-        let too_much = kept.len().saturating_sub(MAX_BYTES);
-        kept.drain(..too_much);
+        let mut tail = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend(bytes);
+        let excess = tail.len().saturating_sub(MAX_BYTES);
+        tail.drain(..excess);
     }
 
     /// Marks the stream as complete.
@@ -33,11 +33,11 @@ impl Tail {
         self.ended.cancel();
     }
 
-    /// Returns the text, once the stream is complete or the timeout has passed.
+    /// Waits for the end of the stream, up to [`END_TIMEOUT`], and returns the text.
     pub(super) async fn text(&self) -> String {
         let _ = timeout(END_TIMEOUT, self.ended.cancelled()).await;
-        let mut kept = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(kept.make_contiguous()).trim().to_owned()
+        let mut tail = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(tail.make_contiguous()).trim().to_owned()
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_the_end_of_output_is_kept() {
-        let tail = Tail::default();
+        let tail = StderrTail::default();
         tail.push(&vec![b'a'; MAX_BYTES]);
         let late = tail.clone();
         let writing = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Shared by the tests: configured servers, and checks of their processes.
+//! Fixture: configured servers, and checks of their processes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub(crate) fn is_error(observation: &Observation) -> bool {
     matches!(observation.kind, ObservationKind::Error(_))
 }
 
-/// Whether a process runs that has this text among its arguments.
+/// Whether a process runs with this text in an argument.
 pub(crate) fn runs(argument: &str) -> bool {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|line| {
@@ -51,23 +51,21 @@ pub(crate) fn runs(argument: &str) -> bool {
     })
 }
 
-/// Waits until something is so.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until a condition is met. Panics after 20 s.
+pub(crate) async fn wait_until(condition: &str, mut is_met: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(tokio::time::Instant::now() < deadline, "{what} does not become so");
+    while !is_met() {
+        assert!(tokio::time::Instant::now() < deadline, "timed out: {condition}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// The folder that `cargo ci` puts the reference servers into; nothing, and a line, on a machine without.
+/// Returns the folder in which `cargo ci` installs the reference servers. `None` if it is not configured, except in CI.
 pub(crate) fn packages() -> Option<PathBuf> {
     let folder = std::env::var_os("GLOVEBOX_TEST_MCP_SERVERS").map(PathBuf::from);
     if folder.is_none() {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_MCP_SERVERS is not set");
-        eprintln!(
-            "skipped: GLOVEBOX_TEST_MCP_SERVERS names no folder with the reference servers; cargo ci makes it"
-        );
+        eprintln!("skipped: GLOVEBOX_TEST_MCP_SERVERS is not set; cargo ci installs the reference servers");
     }
     folder
 }

@@ -1,11 +1,11 @@
-//! Servers that say too much, too little, or nonsense.
+//! Faulty servers: unresponsive, with invalid output, or with too much of it.
 
 use std::time::{Duration, Instant};
 
 use engine::tool_servers::ToolServers as _;
 use serde_json::json;
 
-use crate::scene::{call, is_error, names, servers, until};
+use crate::fixture::{call, is_error, names, servers, wait_until};
 use crate::script::{Script, list, text_result};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -15,16 +15,16 @@ async fn unresponsive_server_delays_no_other_and_times_out() {
     let mut slow = silent.server("silent");
     slow.start_timeout = Duration::from_millis(500);
     let servers = servers(vec![slow.clone(), good.server("good"), slow]);
-    let began = Instant::now();
+    let started = Instant::now();
     let offer = servers.offer(None).await;
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert_eq!(names(&offer), ["echo"]);
     assert_eq!(offer.failures.len(), 2);
     assert_eq!(offer.failures[0].reason, "it was not ready within 0.5 seconds; it wrote: still thinking");
-    // It is not waited for again.
-    let began = Instant::now();
+    // It is not started again.
+    let started = Instant::now();
     assert_eq!(servers.offer(None).await, offer);
-    assert!(began.elapsed() < Duration::from_millis(400), "{:?}", began.elapsed());
+    assert!(started.elapsed() < Duration::from_millis(400), "{:?}", started.elapsed());
     servers.shut_down().await;
 }
 
@@ -39,7 +39,7 @@ async fn output_is_quoted_without_secrets_when_server_exits() {
     let servers = servers(vec![server]);
     let offer = servers.offer(None).await;
     let reason = &offer.failures[0].reason;
-    assert!(reason.starts_with("it does not speak MCP as expected: "), "{reason}");
+    assert!(reason.starts_with("the MCP handshake failed: "), "{reason}");
     assert!(reason.ends_with("it wrote: no key like [redacted] is known"), "{reason}");
 }
 
@@ -72,7 +72,7 @@ async fn line_is_dropped_when_it_does_not_end() {
     servers.offer(None).await;
     let observation = call(&servers, "echo", json!({})).await;
     assert!(
-        is_error(&observation) && observation.content.contains("did not answer within 5 seconds"),
+        is_error(&observation) && observation.content.contains("did not respond within 5 seconds"),
         "{observation:?}"
     );
     servers.shut_down().await;
@@ -132,10 +132,10 @@ async fn call_is_cancelled_and_server_survives_when_unanswered() {
     servers.offer(None).await;
     let observation = call(&servers, "echo", json!({})).await;
     assert!(
-        is_error(&observation) && observation.content.contains("did not answer within 0.5 seconds"),
+        is_error(&observation) && observation.content.contains("did not respond within 0.5 seconds"),
         "{observation:?}"
     );
-    until("the server is told", || script.path("cancelled").exists()).await;
+    wait_until("the server is notified", || script.path("cancelled").exists()).await;
     assert_eq!(call(&servers, "echo", json!({})).await.content, "now");
     servers.shut_down().await;
 }
@@ -149,9 +149,9 @@ async fn call_is_cancelled_when_its_future_is_dropped() {
     servers.offer(None).await;
     tokio::select! {
         observation = call(&servers, "echo", json!({})) => panic!("{observation:?}"),
-        () = until("the call is made", || script.path("asked").exists()) => {}
+        () = wait_until("the call is made", || script.path("asked").exists()) => {}
     }
-    until("the server is told", || script.path("cancelled").exists()).await;
+    wait_until("the server is notified", || script.path("cancelled").exists()).await;
     servers.shut_down().await;
 }
 

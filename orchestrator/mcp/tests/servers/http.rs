@@ -1,4 +1,4 @@
-//! What a server behind HTTP could do with our key.
+//! Servers behind HTTP: the API key is sent to their own origin only.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,29 +8,29 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::scene::{remote, server, servers};
+use crate::fixture::{remote, server, servers};
 
-/// Answers every request with the same bytes, and keeps what it was sent.
-struct Canned {
+/// Server that sends the same response to every request, and records the requests.
+struct CannedServer {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
     _tasks: JoinSet<()>,
 }
 
-impl Canned {
-    async fn start(answer: impl Fn(&str) -> String) -> Self {
+impl CannedServer {
+    async fn start(response: impl Fn(&str) -> String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let answer = answer(&url);
+        let response = response(&url);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
-        let keep = Arc::clone(&requests);
+        let received = Arc::clone(&requests);
         tasks.spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut head = vec![0; 64 << 10];
                 let length = stream.read(&mut head).await.unwrap_or(0);
-                keep.lock().unwrap().push(String::from_utf8_lossy(&head[..length]).to_lowercase());
-                let _ = stream.write_all(answer.as_bytes()).await;
+                received.lock().unwrap().push(String::from_utf8_lossy(&head[..length]).to_lowercase());
+                let _ = stream.write_all(response.as_bytes()).await;
                 let _ = stream.shutdown().await;
             }
         });
@@ -50,19 +50,20 @@ fn with_key(url: &str) -> mcp::Remote {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redirect_to_another_origin_does_not_send_the_key() {
-    let thief = Canned::start(|_| "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
-    let to = thief.url.clone();
-    let lure = move |_: &str| format!("HTTP/1.1 307 Go\r\nlocation: {to}/mcp\r\ncontent-length: 0\r\n\r\n");
-    let lure = Canned::start(lure).await;
+    let other_origin = CannedServer::start(|_| "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
+    let target = other_origin.url.clone();
+    let redirecting =
+        move |_: &str| format!("HTTP/1.1 307 Go\r\nlocation: {target}/mcp\r\ncontent-length: 0\r\n\r\n");
+    let redirecting = CannedServer::start(redirecting).await;
     let servers = servers(vec![
-        server("streamable", Transport::StreamableHttp(with_key(&format!("{}/mcp", lure.url)))),
-        server("sse", Transport::Sse(with_key(&format!("{}/sse", lure.url)))),
+        server("streamable", Transport::StreamableHttp(with_key(&format!("{}/mcp", redirecting.url)))),
+        server("sse", Transport::Sse(with_key(&format!("{}/sse", redirecting.url)))),
     ]);
     let offer = servers.offer(None).await;
     assert_eq!((offer.tools.len(), offer.failures.len()), (0, 2), "{offer:?}");
     assert_eq!(offer.failures[1].reason, "it responds with 307 Temporary Redirect");
-    assert_eq!(thief.requests(), [""; 0]);
-    let requests = lure.requests();
+    assert_eq!(other_origin.requests(), [""; 0]);
+    let requests = redirecting.requests();
     assert!(
         requests.iter().all(|head| head.contains("authorization: bearer key-of-the-server")),
         "{requests:?}"
@@ -72,25 +73,31 @@ async fn redirect_to_another_origin_does_not_send_the_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redirect_is_followed_when_origin_is_the_same() {
-    let home = |url: &str| format!("HTTP/1.1 307 Go\r\nlocation: {url}/mcp/\r\ncontent-length: 0\r\n\r\n");
-    let home = Canned::start(home).await;
-    let servers = servers(vec![server("sse", Transport::Sse(with_key(&format!("{}/mcp", home.url))))]);
+    let redirecting =
+        |url: &str| format!("HTTP/1.1 307 Go\r\nlocation: {url}/mcp/\r\ncontent-length: 0\r\n\r\n");
+    let redirecting = CannedServer::start(redirecting).await;
+    let servers = servers(vec![server("sse", Transport::Sse(with_key(&format!("{}/mcp", redirecting.url))))]);
     assert_eq!(servers.offer(None).await.failures.len(), 1);
-    assert_eq!(home.requests().len(), 4, "the request and three redirects: {:?}", home.requests());
+    assert_eq!(
+        redirecting.requests().len(),
+        4,
+        "the request and three redirects: {:?}",
+        redirecting.requests()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sse_endpoint_is_refused_when_origin_differs() {
-    let thief = Canned::start(|_| "HTTP/1.1 202 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
-    let event = format!("event: endpoint\ndata: {}/message\n\n", thief.url);
-    let lure = move |_: &str| {
+    let other_origin = CannedServer::start(|_| "HTTP/1.1 202 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
+    let event = format!("event: endpoint\ndata: {}/message\n\n", other_origin.url);
+    let sse = move |_: &str| {
         format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{event}")
     };
-    let lure = Canned::start(lure).await;
-    let servers = servers(vec![server("sse", Transport::Sse(with_key(&format!("{}/sse", lure.url))))]);
+    let sse = CannedServer::start(sse).await;
+    let servers = servers(vec![server("sse", Transport::Sse(with_key(&format!("{}/sse", sse.url))))]);
     let offer = servers.offer(None).await;
     assert!(offer.failures[0].reason.starts_with("its endpoint has another origin"), "{offer:?}");
-    assert_eq!(thief.requests(), [""; 0]);
+    assert_eq!(other_origin.requests(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,22 +1,22 @@
-//! Servers that die, change their minds, or leave something behind.
+//! Lifecycle of servers: restarts, changed tool lists, shutdown, and cleanup of their processes.
 
 use engine::tool_servers::ToolServers as _;
 use serde_json::json;
 
-use crate::scene::{call, is_error, names, runs, servers, until};
+use crate::fixture::{call, is_error, names, runs, servers, wait_until};
 use crate::script::{Script, list, text_result};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_is_restarted_when_it_crashed() {
-    let dies_once =
-        format!("[ -e died ] || {{ : >died; echo out of memory >&2; exit 1; }}\n{}", text_result("back"));
-    let script = Script { on_call: dies_once, ..Default::default() }.write();
+async fn server_is_restarted_when_it_has_exited() {
+    let exits_once =
+        format!("[ -e exited ] || {{ : >exited; echo out of memory >&2; exit 1; }}\n{}", text_result("back"));
+    let script = Script { on_call: exits_once, ..Default::default() }.write();
     let servers = servers(vec![script.server("weak")]);
     let offer = servers.offer(None).await;
-    let died = call(&servers, "echo", json!({})).await;
-    assert!(is_error(&died) && died.content.contains("exited during the call"), "{died:?}");
-    assert!(died.content.ends_with("it wrote: out of memory"), "{died:?}");
-    assert_eq!(servers.offer(None).await, offer, "its tools are still there");
+    let failed = call(&servers, "echo", json!({})).await;
+    assert!(is_error(&failed) && failed.content.contains("exited during the call"), "{failed:?}");
+    assert!(failed.content.ends_with("it wrote: out of memory"), "{failed:?}");
+    assert_eq!(servers.offer(None).await, offer, "its tools are still offered");
     assert_eq!(call(&servers, "echo", json!({})).await.content, "back");
     servers.shut_down().await;
 }
@@ -24,19 +24,19 @@ async fn server_is_restarted_when_it_crashed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn server_is_restarted_again_when_a_restart_failed() {
     let second_fails = "echo >>starts; [ $(wc -l <starts) -ne 2 ] || exit 1";
-    let dies_once = format!("[ -e died ] || {{ : >died; exit 1; }}\n{}", text_result("back"));
-    let script = Script { at_start: second_fails.into(), on_call: dies_once, ..Default::default() }.write();
+    let exits_once = format!("[ -e exited ] || {{ : >exited; exit 1; }}\n{}", text_result("back"));
+    let script = Script { at_start: second_fails.into(), on_call: exits_once, ..Default::default() }.write();
     let servers = servers(vec![script.server("slow")]);
     servers.offer(None).await;
     assert!(is_error(&call(&servers, "echo", json!({})).await));
-    let not_yet = call(&servers, "echo", json!({})).await;
-    assert!(not_yet.content.starts_with("the MCP server slow does not run: "), "{not_yet:?}");
+    let not_running = call(&servers, "echo", json!({})).await;
+    assert!(not_running.content.starts_with("the MCP server slow is not running: "), "{not_running:?}");
     assert_eq!(call(&servers, "echo", json!({})).await.content, "back");
     servers.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_is_abandoned_when_it_crashes_repeatedly() {
+async fn server_is_not_restarted_when_it_exits_repeatedly() {
     let script =
         Script { at_start: "echo >>starts".into(), on_call: "exit 1".into(), ..Default::default() }.write();
     let servers = servers(vec![script.server("dead")]);
@@ -45,10 +45,10 @@ async fn server_is_abandoned_when_it_crashes_repeatedly() {
         assert!(is_error(&call(&servers, "echo", json!({})).await));
     }
     let starts = std::fs::read_to_string(script.path("starts")).unwrap().lines().count();
-    assert_eq!(starts, 4, "once, and three times again");
+    assert_eq!(starts, 4, "one start and three restarts");
     let offer = servers.offer(None).await;
     assert_eq!(names(&offer), [""; 0]);
-    assert_eq!(offer.failures[0].reason, "it died 3 times in a row and is not started again");
+    assert_eq!(offer.failures[0].reason, "it exited 3 times in a row and is not restarted");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,18 +80,18 @@ async fn changed_tools_are_offered_again() {
 async fn shutdown_does_not_wait_for_a_starting_server() {
     let script = Script { on_initialize: ": >asked".into(), ..Default::default() }.write();
     let servers = servers(vec![script.server("silent")]);
-    let began = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let closing = async {
-        until("it is asked", || script.path("asked").exists()).await;
+        wait_until("it is initialized", || script.path("asked").exists()).await;
         servers.shut_down().await;
     };
     let (offer, ()) = tokio::join!(servers.offer(None), closing);
     assert_eq!(offer.failures[0].reason, "the conversation was closed");
-    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
 }
 
-/// A child in a session of its own, of a server that does not heed the end of its input.
-fn clinging(mark: &str) -> Script {
+/// A server that ignores the end of its input, with a child in another session.
+fn server_with_daemon(mark: &str) -> Script {
     let at_start = format!("trap '' TERM; setsid sh -c 'sleep 1000; : {mark}' </dev/null >/dev/null 2>&1 &");
     let on_call = "sleep 1000".to_owned();
     Script { at_start, on_call, ..Default::default() }
@@ -100,23 +100,23 @@ fn clinging(mark: &str) -> Script {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_process_is_left_when_servers_are_shut_down() {
     let mark = format!("left-after-end-{}", std::process::id());
-    let script = clinging(&mark).write();
-    let servers = servers(vec![script.server("clinging")]);
+    let script = server_with_daemon(&mark).write();
+    let servers = servers(vec![script.server("daemon")]);
     servers.offer(None).await;
-    until("its child runs", || runs(&mark)).await;
+    wait_until("its child runs", || runs(&mark)).await;
     servers.shut_down().await;
-    until("its child is gone", || !runs(&mark)).await;
+    wait_until("its child has exited", || !runs(&mark)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_process_is_left_when_servers_are_dropped() {
     let mark = format!("left-after-drop-{}", std::process::id());
-    let script = clinging(&mark).write();
-    let servers = servers(vec![script.server("clinging")]);
+    let script = server_with_daemon(&mark).write();
+    let servers = servers(vec![script.server("daemon")]);
     servers.offer(None).await;
-    until("its child runs", || runs(&mark)).await;
+    wait_until("its child runs", || runs(&mark)).await;
     drop(servers);
-    until("its child is gone", || !runs(&mark)).await;
+    wait_until("its child has exited", || !runs(&mark)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,9 +133,9 @@ async fn server_does_not_inherit_the_environment() {
     let servers = servers(vec![server]);
     servers.offer(None).await;
     let observation = call(&servers, "echo", json!({})).await;
-    let found: Vec<_> = observation.content.split_whitespace().collect();
-    // A shell adds variables of its own.
+    let names: Vec<_> = observation.content.split_whitespace().collect();
+    // The shell adds some variables.
     let known = ["GLOVEBOX_MCP_SERVER", "HOME", "OLDPWD", "OWN", "PATH", "PWD", "SHLVL", "_"];
-    assert!(found.contains(&"OWN") && found.iter().all(|name| known.contains(name)), "{found:?}");
+    assert!(names.contains(&"OWN") && names.iter().all(|name| known.contains(name)), "{names:?}");
     servers.shut_down().await;
 }

@@ -1,10 +1,10 @@
-//! The client against servers: the reference ones from npm and PyPI, and scripted ones that do what no good one does.
+//! Tests with the reference servers from npm and PyPI, and with faulty servers written as scripts.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test text_result what it expects by panicking
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a failed expectation panics
 
+mod fixture;
 mod hostile;
 mod http;
 mod lifecycle;
 mod reference;
-mod scene;
 mod script;

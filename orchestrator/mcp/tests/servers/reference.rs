@@ -1,4 +1,4 @@
-//! The reference servers: over each transport that they speak.
+//! The reference servers, over each transport that they support.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use protocol::ObservationKind;
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use crate::scene::{call, is_error, names, packages, program, remote, runs, server, servers, until};
+use crate::fixture::{call, is_error, names, packages, program, remote, runs, server, servers, wait_until};
 
 fn everything(packages: &Path) -> PathBuf {
     packages.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
 }
 
-/// What the reference server can do, over whatever it is reached by.
-async fn speak_with_everything(server: McpServer) -> McpServers {
+/// Calls each kind of tool of the reference server.
+async fn call_everything(server: McpServer) -> McpServers {
     let servers = servers(vec![server]);
     let offer = servers.offer(None).await;
     assert_eq!(offer.failures, []);
@@ -54,10 +54,10 @@ async fn reference_server_works_over_stdio() {
     let mark = format!("--mark={}", std::process::id());
     let script = everything(&packages);
     let node = program("node", &[script.to_str().unwrap(), "stdio", &mark]);
-    let servers = speak_with_everything(server("everything", Transport::Host(node))).await;
+    let servers = call_everything(server("everything", Transport::Host(node))).await;
     assert!(runs(&mark));
     servers.shut_down().await;
-    assert!(!runs(&mark), "it has ended with the conversation");
+    assert!(!runs(&mark), "it has exited with the conversation");
     let after = call(&servers, "echo", json!({"message": "x"})).await;
     assert!(is_error(&after) && after.content.contains("the conversation was closed"), "{after:?}");
 }
@@ -65,28 +65,28 @@ async fn reference_server_works_over_stdio() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_server_works_over_streamable_http() {
     let Some(packages) = packages() else { return };
-    let (_child, port) = listening(&packages, "streamableHttp").await;
+    let (_child, port) = start_listening(&packages, "streamableHttp").await;
     let transport = Transport::StreamableHttp(remote(&format!("http://127.0.0.1:{port}/mcp")));
-    speak_with_everything(server("everything", transport)).await.shut_down().await;
+    call_everything(server("everything", transport)).await.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_server_works_over_sse() {
     let Some(packages) = packages() else { return };
-    let (_child, port) = listening(&packages, "sse").await;
+    let (_child, port) = start_listening(&packages, "sse").await;
     let transport = Transport::Sse(remote(&format!("http://127.0.0.1:{port}/sse")));
-    speak_with_everything(server("everything", transport)).await.shut_down().await;
+    call_everything(server("everything", transport)).await.shut_down().await;
 }
 
-/// The server, listening on a port that was free a moment ago.
-async fn listening(packages: &Path, transport: &str) -> (Child, u16) {
+/// Starts the server on a port that was free before. Tries again if another process has taken the port.
+async fn start_listening(packages: &Path, transport: &str) -> (Child, u16) {
     for _ in 0..5 {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut node = Command::new("node");
         node.arg(everything(packages)).arg(transport).env("PORT", port.to_string()).kill_on_drop(true);
         let mut child = node.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut is_open = false;
-        until("the server listens or has ended", || {
+        wait_until("the server listens or has exited", || {
             is_open = std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
             is_open || child.try_wait().unwrap().is_some()
         })
@@ -95,7 +95,7 @@ async fn listening(packages: &Path, transport: &str) -> (Child, u16) {
             return (child, port);
         }
     }
-    panic!("no port stays free");
+    panic!("every port was taken by another process");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,10 +109,13 @@ async fn python_server_starts_when_another_server_fails() {
     let offer = servers.offer(None).await;
     assert_eq!(names(&offer), ["get_current_time", "convert_time"]);
     assert_eq!(offer.failures.len(), 1);
-    assert!(offer.failures[0].reason.starts_with("cannot start /nowhere/to-be-found: No such file"), "{offer:?}");
+    assert!(
+        offer.failures[0].reason.starts_with("cannot start /nowhere/to-be-found: No such file"),
+        "{offer:?}"
+    );
     let time = call(&servers, "get_current_time", json!({"timezone": "Europe/Berlin"})).await;
     assert!(time.content.contains("Europe/Berlin") && !is_error(&time), "{time:?}");
-    let nowhere = call(&servers, "get_current_time", json!({"timezone": "Nowhere"})).await;
-    assert!(nowhere.content.starts_with("The tool failed: "), "{nowhere:?}");
+    let failed = call(&servers, "get_current_time", json!({"timezone": "Nowhere"})).await;
+    assert!(failed.content.starts_with("The tool failed: "), "{failed:?}");
     servers.shut_down().await;
 }

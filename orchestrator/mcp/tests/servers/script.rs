@@ -1,4 +1,4 @@
-//! Servers written as shell scripts. A test replaces parts of an ordinary one.
+//! Servers written as shell scripts. A test replaces parts of a correct one.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use mcp::{McpServer, Transport};
 use tempfile::TempDir;
 
-use crate::scene::{program, server};
+use crate::fixture::{program, server};
 
 /// The reaction of a script to each request. `answer` sends a result, and `$id` is the id of the request.
 pub(crate) struct Script {
@@ -57,13 +57,13 @@ impl Script {
         );
         writeln!(text, "cd '{}'\n{}", folder.path().display(), self.at_start).unwrap();
         text.push_str("while read -r line; do\nid=${line#*\\\"id\\\":}; id=${id%%[,\\}]*}\ncase $line in\n");
-        for (method, does) in [
+        for (method, reaction) in [
             ("initialize", &self.on_initialize),
             ("tools/list", &self.on_list),
             ("tools/call", &self.on_call),
             ("notifications/cancelled", &self.on_cancelled),
         ] {
-            writeln!(text, "*'\"method\":\"{method}\"'*)\n{does}\n;;").unwrap();
+            writeln!(text, "*'\"method\":\"{method}\"'*)\n{reaction}\n;;").unwrap();
         }
         text.push_str("esac\ndone\n");
         std::fs::write(folder.path().join("server.sh"), text).unwrap();
