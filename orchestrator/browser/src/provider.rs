@@ -47,7 +47,7 @@ impl BrowsingProvider {
         Self { provider, used: BrowsedSandboxes::default(), has_marks: false }
     }
 
-    /// Whether each observation has a second screenshot in which interactive elements are framed and numbered (V0's
+    /// Sets whether each observation has a second screenshot in which interactive elements are framed and numbered (V0's
     /// set-of-marks).
     #[must_use]
     pub fn with_marks(self, has_marks: bool) -> Self {

@@ -24,6 +24,7 @@ const MAX_TIMEOUT_SECS: f64 = 86_400.0;
 /// Maximum length of an action's text in its observation, in characters.
 const MAX_ACTION_CHARS: usize = 4_000;
 
+/// Sandbox that performs browser actions itself, and forwards all others.
 pub(crate) struct BrowsingSandbox {
     sandbox: Arc<dyn Sandbox>,
     tasks: mpsc::Sender<BrowserTask>,
@@ -60,7 +61,7 @@ impl BrowsingSandbox {
         let task = BrowserTask { id: id.clone(), trigger, source, calls, timeout, cancel, reply };
         let refused = |detail: &str| SandboxError::Refused { detail: detail.to_owned() };
         // The action continues even if the caller is cancelled.
-        let _under_way = RunningAction { sandbox: self, id };
+        let _running = RunningAction { sandbox: self, id };
         match self.tasks.try_send(task) {
             Ok(()) => replied.await.unwrap_or_else(|_| Err(refused("the browser's task has ended"))),
             Err(TrySendError::Full(_)) => Err(refused("too many actions wait for the browser")),
