@@ -121,7 +121,7 @@ impl Browser {
             return Err(BrowserError::Refused(format!("there are {MAX_TABS} tabs already; close one")));
         }
         let created = self.call(None, "Target.createTarget", json!({"url": url})).await?;
-        let target = text(&created, "targetId");
+        let target = string_field(&created, "targetId");
         self.attach_target(&target)?;
         let deadline = Instant::now() + CALL_TIMEOUT;
         loop {
@@ -170,9 +170,9 @@ impl Browser {
     /// Returns the notes since the last observation.
     pub(crate) fn take_notes(&mut self) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
-        match std::mem::take(&mut self.omitted_note_count) {
-            0 => {}
-            more => notes.push(format!("{more} more notes are omitted.")),
+        let omitted = std::mem::take(&mut self.omitted_note_count);
+        if omitted > 0 {
+            notes.push(format!("{omitted} more notes are omitted."));
         }
         notes
     }
@@ -229,7 +229,7 @@ impl Browser {
             let message = timeout_at(deadline, self.next()).await.map_err(|_| BrowserError::Timeout)??;
             if message.id == Some(id) {
                 return match message.error {
-                    Some(error) => Err(BrowserError::Refused(short(&error.message, MAX_NOTE_CHARS))),
+                    Some(error) => Err(BrowserError::Refused(short_line(&error.message, MAX_NOTE_CHARS))),
                     None => Ok(message.result),
                 };
             }
@@ -274,18 +274,18 @@ impl Browser {
             "Target.attachedToTarget" => self.on_target_attached(&params),
             "Target.targetInfoChanged" => {
                 let info = &params["targetInfo"];
-                let target = text(info, "targetId");
+                let target = string_field(info, "targetId");
                 if let Some(tab) = self.tabs.iter_mut().find(|tab| tab.target == target) {
-                    tab.url = short(&text(info, "url"), MAX_ADDRESS_CHARS);
+                    tab.url = short_line(&string_field(info, "url"), MAX_ADDRESS_CHARS);
                 }
                 Ok(())
             }
             "Target.targetCrashed" => {
-                self.on_target_crashed(&text(&params, "targetId"));
+                self.on_target_crashed(&string_field(&params, "targetId"));
                 Ok(())
             }
             "Target.targetDestroyed" => {
-                let target = text(&params, "targetId");
+                let target = string_field(&params, "targetId");
                 self.attaching.retain(|other| *other != target);
                 if let Some(at) = self.tabs.iter().position(|tab| tab.target == target) {
                     self.tabs.remove(at);
@@ -294,7 +294,7 @@ impl Browser {
                 Ok(())
             }
             "Browser.downloadWillBegin" => {
-                let url = short(&text(&params, "url"), MAX_NOTE_CHARS);
+                let url = short_line(&string_field(&params, "url"), MAX_NOTE_CHARS);
                 self.note(format!("A download of {url} was refused: fetch files by a command."));
                 Ok(())
             }
@@ -320,7 +320,7 @@ impl Browser {
             "Page.frameStoppedLoading" if is_main => tab.is_loading = false,
             "Page.frameNavigated" if params["frame"]["parentId"].is_null() => {
                 tab.world = None;
-                tab.url = short(&text(&params["frame"], "url"), MAX_ADDRESS_CHARS);
+                tab.url = short_line(&string_field(&params["frame"], "url"), MAX_ADDRESS_CHARS);
             }
             "Input.dragIntercepted" => tab.dragged = Some(params["data"].clone()),
             "Page.fileChooserOpened" => {
@@ -328,13 +328,14 @@ impl Browser {
             }
             "Page.javascriptDialogOpening" => {
                 let session = tab.session.clone();
-                let kind = text(params, "type");
+                let kind = string_field(params, "type");
                 // A `beforeunload` dialog must not block navigation.
                 let is_accepted = kind == "beforeunload";
-                let message = short(&text(params, "message"), MAX_NOTE_CHARS);
-                self.note(match is_accepted {
-                    true => "The page asked whether to leave it, which was confirmed.".to_owned(),
-                    false => format!("The page opened a dialog ({kind}), which was dismissed: {message}"),
+                let message = short_line(&string_field(params, "message"), MAX_NOTE_CHARS);
+                self.note(if is_accepted {
+                    "The page asked whether to leave it, which was confirmed.".to_owned()
+                } else {
+                    format!("The page opened a dialog ({kind}), which was dismissed: {message}")
                 });
                 self.post(Some(&session), "Page.handleJavaScriptDialog", json!({"accept": is_accepted}))?;
             }
@@ -344,7 +345,7 @@ impl Browser {
     }
 
     fn on_target_created(&mut self, info: &Value) -> Result<(), BrowserGone> {
-        let target = text(info, "targetId");
+        let target = string_field(info, "targetId");
         if info["type"] != "page" || target.is_empty() {
             return Ok(());
         }
@@ -368,10 +369,10 @@ impl Browser {
 
     /// Activates a tab that a page has opened, as a browser with a window does.
     fn on_target_attached(&mut self, params: &Value) -> Result<(), BrowserGone> {
-        let target = text(&params["targetInfo"], "targetId");
+        let target = string_field(&params["targetInfo"], "targetId");
         let Some(at) = self.attaching.iter().position(|other| *other == target) else { return Ok(()) };
         self.attaching.remove(at);
-        let session = text(params, "sessionId");
+        let session = string_field(params, "sessionId");
         let screen = json!({"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": false});
         for (method, params) in [
             ("Page.enable", json!({})),
@@ -380,7 +381,7 @@ impl Browser {
         ] {
             self.post(Some(&session), method, params)?;
         }
-        let url = short(&text(&params["targetInfo"], "url"), MAX_ADDRESS_CHARS);
+        let url = short_line(&string_field(&params["targetInfo"], "url"), MAX_ADDRESS_CHARS);
         let (is_loading, is_crashed) = (false, false);
         self.tabs.push(Tab { target, session, url, is_loading, is_crashed, world: None, dragged: None });
         self.active = self.tabs.len() - 1;
@@ -391,7 +392,7 @@ impl Browser {
     fn on_target_crashed(&mut self, target: &str) {
         if let Some(tab) = self.tabs.iter_mut().find(|tab| tab.target == target) {
             (tab.is_crashed, tab.is_loading) = (true, false);
-            let url = short(&tab.url, MAX_NOTE_CHARS);
+            let url = short_line(&tab.url, MAX_NOTE_CHARS);
             self.note(format!("The page {url} has crashed: its tab is closed with the next action."));
         }
     }
@@ -405,16 +406,16 @@ impl Browser {
 }
 
 /// Returns a string field of an event. Empty if there is none.
-pub(crate) fn text(value: &Value, key: &str) -> String {
+pub(crate) fn string_field(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
 }
 
-/// Truncates a text and replaces its line breaks.
-pub(crate) fn short(text: &str, max_chars: usize) -> String {
-    let mut letters = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    let mut short: String = letters.by_ref().take(max_chars).collect();
-    if letters.next().is_some() {
-        short.push('…');
+/// Truncates a text, and replaces control characters by spaces.
+pub(crate) fn short_line(text: &str, max_chars: usize) -> String {
+    let mut chars = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut line: String = chars.by_ref().take(max_chars).collect();
+    if chars.next().is_some() {
+        line.push('…');
     }
-    short
+    line
 }

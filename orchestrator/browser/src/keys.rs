@@ -4,18 +4,18 @@ use engine::browsing::Modifier;
 
 /// A key with its modifiers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stroke {
+pub(crate) struct KeyStroke {
     pub(crate) key: String,
     pub(crate) code: String,
     /// The deprecated `keyCode`, which old pages read.
-    pub(crate) number: u32,
+    pub(crate) key_code: u32,
     /// Typed text. `None` for a key that types nothing.
     pub(crate) text: Option<String>,
     pub(crate) modifiers: Vec<Modifier>,
 }
 
 /// Keys that type nothing, or whose text differs from their name.
-const NAMED: [(&str, u32, Option<&str>); 32] = [
+const NAMED_KEYS: [(&str, u32, Option<&str>); 32] = [
     ("Enter", 13, Some("\r")),
     ("Tab", 9, None),
     ("Space", 32, Some(" ")),
@@ -51,7 +51,7 @@ const NAMED: [(&str, u32, Option<&str>); 32] = [
 ];
 
 /// Parses `Enter`, `a`, `Control+Shift+ArrowLeft`, `Control++`. `None` if the key is unknown.
-pub(crate) fn stroke(text: &str) -> Option<Stroke> {
+pub(crate) fn parse(text: &str) -> Option<KeyStroke> {
     // The last key may be a plus sign.
     let (held, key) = match text.strip_suffix('+') {
         Some(held) => (held.strip_suffix('+').unwrap_or(held), "+"),
@@ -59,38 +59,43 @@ pub(crate) fn stroke(text: &str) -> Option<Stroke> {
     };
     let names = held.split('+').filter(|name| !name.is_empty());
     let modifiers = names.map(Modifier::find).collect::<Option<Vec<_>>>()?;
-    let types = !modifiers.iter().any(|held| *held != Modifier::Shift);
-    let typed = |text: &str| types.then(|| text.to_owned());
-    if let Some((name, number, text)) = NAMED.iter().find(|(name, ..)| *name == key) {
+    let types_text = modifiers.iter().all(|modifier| *modifier == Modifier::Shift);
+    let typed = |text: &str| types_text.then(|| text.to_owned());
+    if let Some((name, key_code, text)) = NAMED_KEYS.iter().find(|(name, ..)| *name == key) {
         let key = if *name == "Space" { " " } else { name };
         let text = text.and_then(typed);
-        return Some(Stroke { key: key.into(), code: (*name).into(), number: *number, text, modifiers });
+        return Some(KeyStroke {
+            key: key.into(),
+            code: (*name).into(),
+            key_code: *key_code,
+            text,
+            modifiers,
+        });
     }
     let mut letters = key.chars();
     let (Some(letter), None) = (letters.next(), letters.next()) else { return None };
     let upper = letter.to_ascii_uppercase();
-    let (code, number) = match letter {
+    let (code, key_code) = match letter {
         _ if letter.is_ascii_alphabetic() => (format!("Key{upper}"), u32::from(upper)),
         _ if letter.is_ascii_digit() => (format!("Digit{letter}"), u32::from(letter)),
         ' ' => ("Space".to_owned(), 32),
         _ => (String::new(), 0),
     };
-    let key = match modifiers.contains(&Modifier::Shift) {
-        true => letter.to_uppercase().collect(),
-        false => letter.to_string(),
-    };
-    Some(Stroke { text: typed(&key), key, code, number, modifiers })
+    let is_shifted = modifiers.contains(&Modifier::Shift);
+    let key = if is_shifted { letter.to_uppercase().collect() } else { letter.to_string() };
+    Some(KeyStroke { text: typed(&key), key, code, key_code, modifiers })
 }
 
 /// Returns the protocol's bit mask of modifiers.
-pub(crate) fn bits(modifiers: &[Modifier]) -> u32 {
-    let bit = |held: &Modifier| match held {
-        Modifier::Alt => 1,
-        Modifier::Control => 2,
-        Modifier::Meta => 4,
-        Modifier::Shift => 8,
-    };
-    modifiers.iter().map(bit).fold(0, |all, bit| all | bit)
+pub(crate) fn modifier_bits(modifiers: &[Modifier]) -> u32 {
+    modifiers.iter().fold(0, |bits, modifier| {
+        bits | match modifier {
+            Modifier::Alt => 1,
+            Modifier::Control => 2,
+            Modifier::Meta => 4,
+            Modifier::Shift => 8,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -110,12 +115,16 @@ mod tests {
             ("é", "é", "", 0, Some("é"), 0),
             ("Space", " ", "Space", 32, Some(" "), 0),
         ] {
-            let stroke = stroke(text).unwrap();
-            let sent = (stroke.key.as_str(), stroke.code.as_str(), stroke.number, stroke.text.as_deref());
-            assert_eq!((sent, bits(&stroke.modifiers)), ((key, code, number, typed), held), "{text}");
+            let stroke = parse(text).unwrap();
+            let sent = (stroke.key.as_str(), stroke.code.as_str(), stroke.key_code, stroke.text.as_deref());
+            assert_eq!(
+                (sent, modifier_bits(&stroke.modifiers)),
+                ((key, code, number, typed), held),
+                "{text}"
+            );
         }
         for text in ["", "Enterr", "Hyper+a", "ab"] {
-            assert_eq!(stroke(text), None, "{text}");
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use protocol::Observation;
 use protocol::observation::BrowseObservation;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::browser::{Browser, BrowserError, short};
+use crate::browser::{Browser, BrowserError, short_line};
 
 /// Timeout of a screenshot.
 const SCREENSHOT_TIMEOUT: Duration = Duration::from_secs(6);
@@ -35,7 +35,9 @@ struct Page {
     text: String,
     title: String,
     focused: String,
+    /// Whether the text ends before the end of the page.
     is_cut: bool,
+    /// Whether the text starts at the viewport.
     is_below: bool,
     scrolled: i64,
     height: i64,
@@ -49,33 +51,37 @@ pub(crate) struct BrowseResult {
     pub(crate) trigger: &'static str,
     /// Source text of the calls.
     pub(crate) source: String,
-    /// Error in one sentence. Empty on success.
-    pub(crate) error: String,
-    /// Messages to the user.
-    pub(crate) messages: Vec<String>,
+    /// Error in one sentence. `None` on success.
+    pub(crate) error: Option<String>,
+    /// Whether the calls have sent a message to the user.
+    pub(crate) has_sent_message: bool,
 }
 
 impl BrowseResult {
     /// Builds an observation without a page.
-    pub(crate) fn without_page(self, notes: &[String]) -> Observation {
-        let content = self.summary(notes);
-        Observation::new(content, self.fields())
+    pub(crate) fn without_page(&self, notes: &[String]) -> Observation {
+        Observation::new(self.summary(notes), self.fields())
+    }
+
+    /// Builds the observation of a failed action.
+    pub(crate) fn failed(self, error: impl Into<String>) -> Observation {
+        Self { error: Some(error.into()), ..self }.without_page(&[])
     }
 
     /// Builds the text that precedes the page.
     fn summary(&self, notes: &[String]) -> String {
-        let error = (!self.error.is_empty()).then(|| format!("The action failed: {}.", self.error));
-        let sent = (!self.messages.is_empty()).then(|| "The message was sent to the user.".to_owned());
+        let error = self.error.as_ref().map(|error| format!("The action failed: {error}."));
+        let sent = self.has_sent_message.then(|| "The message was sent to the user.".to_owned());
         let lines: Vec<_> = error.into_iter().chain(sent).chain(notes.iter().cloned()).collect();
         lines.join("\n")
     }
 
-    fn fields(self) -> BrowseObservation {
+    fn fields(&self) -> BrowseObservation {
         BrowseObservation {
             trigger_by_action: self.trigger.to_owned(),
-            error: !self.error.is_empty(),
-            last_browser_action: self.source,
-            last_browser_action_error: self.error,
+            error: self.error.is_some(),
+            last_browser_action: self.source.clone(),
+            last_browser_action_error: self.error.clone().unwrap_or_default(),
             ..Default::default()
         }
     }
@@ -88,16 +94,14 @@ const MAX_MARKS: u32 = 200;
 /// the observation. `Err` if the browser has exited.
 pub(crate) async fn observe(
     browser: &mut Browser,
-    mut outcome: BrowseResult,
+    result: &mut BrowseResult,
     has_marks: bool,
-) -> Result<Observation, (BrowseResult, BrowserError)> {
+) -> Result<Observation, BrowserError> {
     let page = match browser.inspect_page().await {
         Ok(page) => Some(page),
-        Err(error @ BrowserError::Gone(_)) => return Err((outcome, error)),
-        Err(fault) => {
-            if outcome.error.is_empty() {
-                outcome.error = format!("the page cannot be observed: {fault}");
-            }
+        Err(error @ BrowserError::Gone(_)) => return Err(error),
+        Err(error) => {
+            result.error.get_or_insert_with(|| format!("the page cannot be observed: {error}"));
             None
         }
     };
@@ -113,15 +117,16 @@ pub(crate) async fn observe(
     let tabs: Vec<String> = browser.tabs().iter().map(|tab| tab.url.clone()).collect();
     let active = browser.active_index();
     let url = tabs.get(active).cloned().unwrap_or_default();
-    let mut content = outcome.summary(&notes);
+    let mut content = result.summary(&notes);
     if !content.is_empty() {
         content.push_str("\n\n");
     }
-    if let [_, _, ..] = tabs.as_slice() {
-        let lines = (0..).zip(&tabs);
-        let lines: Vec<_> =
-            lines.map(|(at, url)| format!("{}{at}: {url}", if at == active { "* " } else { "  " })).collect();
-        content.push_str(&format!("Tabs:\n{}\n", lines.join("\n")));
+    if tabs.len() > 1 {
+        content.push_str("Tabs:\n");
+        for (at, url) in tabs.iter().enumerate() {
+            let marker = if at == active { '*' } else { ' ' };
+            content.push_str(&format!("{marker} {at}: {url}\n"));
+        }
     }
     content.push_str(&format!("Address: {url}\n"));
     let page = page.unwrap_or_default();
@@ -133,7 +138,7 @@ pub(crate) async fn observe(
         open_pages_urls: tabs,
         active_page_index: i64::try_from(active).unwrap_or_default(),
         focused_element_bid: page.focused,
-        ..outcome.fields()
+        ..result.fields()
     };
     Ok(Observation::new(content, fields))
 }
@@ -142,8 +147,8 @@ impl Page {
     fn truncate(self) -> Self {
         Self {
             text: self.text.chars().take(MAX_PAGE_CHARS).collect(),
-            title: short(&self.title, MAX_FIELD_CHARS),
-            focused: short(&self.focused, MAX_FIELD_CHARS),
+            title: short_line(&self.title, MAX_FIELD_CHARS),
+            focused: short_line(&self.focused, MAX_FIELD_CHARS),
             ..self
         }
     }
@@ -202,8 +207,8 @@ impl Browser {
             _ => String::new(),
         };
         // Also after a failure, since marks may have been added.
-        if let Err(fault) = self.evaluate("unmark", &json!([])).await {
-            tracing::debug!(%fault, "cannot remove the marks from a page");
+        if let Err(error) = self.evaluate("unmark", &json!([])).await {
+            tracing::debug!(%error, "cannot remove the marks from a page");
         }
         screenshot
     }
@@ -216,11 +221,8 @@ impl Browser {
             else {
                 break;
             };
-            match taken.get("data") {
-                Some(Value::String(data)) if data.len() <= MAX_SCREENSHOT_CHARS => {
-                    return format!("data:image/jpeg;base64,{data}");
-                }
-                _ => {}
+            if let Some(data) = taken["data"].as_str().filter(|data| data.len() <= MAX_SCREENSHOT_CHARS) {
+                return format!("data:image/jpeg;base64,{data}");
             }
         }
         String::new()

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::browser::{Browser, BrowserError, short};
+use crate::browser::{Browser, BrowserError, short_line};
 use crate::folder::{ActionStart, BrowserFolder, BrowserState};
 use crate::link::{Link, launch};
 use crate::observe::{BrowseResult, observe};
@@ -57,8 +57,8 @@ pub(crate) struct BrowserTask {
     pub(crate) reply: oneshot::Sender<Result<Observation, SandboxError>>,
 }
 
-/// Handle of the task. After the last one is dropped, the task completes the running action and ends. Queued actions are
-/// not started, because no caller waits for them.
+/// Starts the task, and returns the sender of its queue. After the last sender is dropped, the task completes the running
+/// action and ends. Queued actions are not started, because no caller waits for them.
 pub(crate) fn start(folder: BrowserFolder, has_marks: bool) -> mpsc::Sender<BrowserTask> {
     let (tasks, queue) = mpsc::channel(MAX_QUEUED_ACTIONS);
     let owner =
@@ -111,93 +111,80 @@ impl BrowserOwner {
             let _ = reply.send(Ok(observation.clone()));
             return;
         }
-        let outcome = BrowseResult { trigger, source, ..BrowseResult::default() };
-        let observed =
-            self.observe(&id, outcome, calls, timeout.unwrap_or(DEFAULT_ACTION_TIMEOUT), &cancel).await;
+        let result = BrowseResult { trigger, source, ..BrowseResult::default() };
+        let limit = timeout.unwrap_or(DEFAULT_ACTION_TIMEOUT);
+        let observed = self.execute(&id, result, calls, limit, &cancel).await;
         if let Ok(observation) = &observed {
             self.latest = Some((id, observation.clone()));
         }
         let _ = reply.send(observed);
     }
 
-    async fn observe(
+    /// Performs an action, and observes the page.
+    async fn execute(
         &mut self,
         id: &ActionId,
-        mut outcome: BrowseResult,
+        mut result: BrowseResult,
         calls: Result<Vec<BrowserCall>, String>,
         limit: Duration,
         cancel: &CancellationToken,
     ) -> Result<Observation, SandboxError> {
+        let has_marks = self.has_marks;
         let start = tokio::select! {
             biased;
-            () = cancel.cancelled() => {
-                outcome.error = "it was cancelled before it started".to_owned();
-                return Ok(outcome.without_page(&[]));
-            }
+            () = cancel.cancelled() => return Ok(result.failed("it was cancelled before it started")),
             start = self.folder.start_action(id) => start?,
         };
         let performed = tokio::select! {
             biased;
-            () = cancel.cancelled() => {
-                outcome.error = CANCELLED.to_owned();
-                return Ok(outcome.without_page(&[]));
-            }
-            performed = self.perform(start, &mut outcome, calls, limit) => performed,
+            () = cancel.cancelled() => return Ok(result.failed(CANCELLED)),
+            performed = self.perform(start, &mut result, calls, limit) => performed,
         };
-        let Some(browser) = self.browser.as_mut().filter(|_| performed.is_ok()) else {
-            self.browser = None;
-            if let Err(error) = performed {
-                outcome.error = error;
-            }
-            return Ok(outcome.without_page(&[]));
-        };
-        let (trigger, source, error) = (outcome.trigger, outcome.source.clone(), outcome.error.clone());
-        let observed_page = tokio::select! {
-            observed_page = timeout(OBSERVATION_TIMEOUT, observe(browser, outcome, self.has_marks)) => observed_page,
-            () = cancel.cancelled() => {
-                let error = CANCELLED.to_owned();
-                return Ok(BrowseResult { trigger, source, error, ..BrowseResult::default() }.without_page(&[]));
-            }
-        };
-        Ok(match observed_page {
-            Ok(Ok(observation)) => observation,
-            Ok(Err((mut outcome, fault))) => {
+        let browser = match performed {
+            Ok(browser) => browser,
+            Err(error) => {
                 self.browser = None;
-                outcome.error = gone_message(&fault);
-                outcome.without_page(&[])
+                return Ok(result.failed(error));
+            }
+        };
+        let observed = tokio::select! {
+            observed = timeout(OBSERVATION_TIMEOUT, observe(browser, &mut result, has_marks)) => observed,
+            () = cancel.cancelled() => return Ok(result.failed(CANCELLED)),
+        };
+        Ok(match observed {
+            Ok(Ok(observation)) => observation,
+            Ok(Err(error)) => {
+                self.browser = None;
+                result.failed(gone_message(&error))
             }
             Err(_) => {
-                let error = if error.is_empty() {
-                    "the page could not be observed in time".to_owned()
-                } else {
-                    error
-                };
-                BrowseResult { trigger, source, error, ..BrowseResult::default() }
-                    .without_page(&browser.take_notes())
+                result.error.get_or_insert_with(|| "the page could not be observed in time".to_owned());
+                result.without_page(&browser.take_notes())
             }
         })
     }
 
-    /// Performs an action. Failures are part of the result. `Err` if there is no browser.
+    /// Performs the calls of an action. Their failure is part of the result. `Err` if there is no browser.
     async fn perform(
         &mut self,
         start: ActionStart,
-        outcome: &mut BrowseResult,
+        result: &mut BrowseResult,
         calls: Result<Vec<BrowserCall>, String>,
         limit: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<&mut Browser, String> {
         let folder = self.folder.clone();
         let browser = self.running_browser(start.browser).await?;
         let calls = match (start.is_repeated, calls) {
             (true, _) => {
-                outcome.error = "the host was interrupted during this action, and its result is unknown: look at the page \
-                                 as it is now"
-                    .to_owned();
-                return Ok(());
+                result.error = Some(
+                    "the host was interrupted during this action, and its result is unknown: look at the page as it is now"
+                        .to_owned(),
+                );
+                return Ok(browser);
             }
             (false, Err(error)) => {
-                outcome.error = error;
-                return Ok(());
+                result.error = Some(error);
+                return Ok(browser);
             }
             (false, Ok(calls)) => calls,
         };
@@ -208,20 +195,23 @@ impl BrowserOwner {
             };
             match ready.await {
                 Ok(()) => perform(browser, folder.sandbox.as_ref(), &calls).await,
-                Err(fault) => Err(("the browser".to_owned(), fault)),
+                Err(error) => Err(("the browser".to_owned(), error)),
             }
         };
         match timeout(limit, all).await {
-            Ok(Ok(messages)) => outcome.messages = messages,
-            Ok(Err((_, fault @ BrowserError::Gone(_)))) => return Err(gone_message(&fault)),
-            Ok(Err((call, fault))) => outcome.error = format!("{call}: {fault}"),
+            Ok(Ok(())) => {
+                result.has_sent_message =
+                    calls.iter().any(|call| matches!(call, BrowserCall::SendMessage(_)));
+            }
+            Ok(Err((_, error @ BrowserError::Gone(_)))) => return Err(gone_message(&error)),
+            Ok(Err((call, error))) => result.error = Some(format!("{call}: {error}")),
             Err(_) => {
-                outcome.error = format!("it took longer than {} seconds", limit.as_secs_f64());
+                result.error = Some(format!("it took longer than {} seconds", limit.as_secs_f64()));
                 // Pending waits would delay the observation. An exited browser is detected by the observation.
                 let _ = browser.notify("Page.stopLoading", json!({}));
             }
         }
-        Ok(())
+        Ok(browser)
     }
 
     /// Returns the running browser, or starts one.
@@ -256,7 +246,7 @@ impl BrowserOwner {
                 Link::open(&self.folder, CancellationToken::new()).map_err(|error| error.to_string())?;
             match Browser::attach(link, HANDSHAKE_TIMEOUT).await {
                 Ok(browser) => return Ok(browser),
-                Err(fault) => reason = fault.to_string(),
+                Err(error) => reason = error.to_string(),
             }
             sleep(HANDSHAKE_TIMEOUT / 10).await;
         }
@@ -271,16 +261,16 @@ impl BrowserOwner {
         let process = launch(&self.folder, self.ended.clone()).map_err(|error| error.to_string())?;
         let link = Link::open(&self.folder, process.exited.clone()).map_err(|error| error.to_string())?;
         let attached = tokio::select! {
-            attached = Browser::attach(link, START_TIMEOUT) => attached.map_err(|fault| fault.to_string()),
+            attached = Browser::attach(link, START_TIMEOUT) => attached.map_err(|error| error.to_string()),
             () = process.exited.cancelled() => Err("it has exited".to_owned()),
         };
         attached.map_err(|reason| {
-            let output = short(&process.output.to_text(), MAX_STDERR_CHARS);
+            let output = short_line(&process.output.to_text(), MAX_STDERR_CHARS);
             format!("the browser cannot be started: {reason}; its output: {output}")
         })
     }
 }
 
-fn gone_message(fault: &BrowserError) -> String {
-    format!("{fault}; the next action attaches to it, or starts a new one")
+fn gone_message(error: &BrowserError) -> String {
+    format!("{error}; the next action attaches to it, or starts a new one")
 }

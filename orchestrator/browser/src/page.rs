@@ -1,10 +1,10 @@
-//! Calls of our script in a page.
+//! Calls functions of our script in a page.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::browser::{Browser, BrowserError, short, text};
+use crate::browser::{Browser, BrowserError, short_line, string_field};
 
 const SCRIPT: &str = include_str!("page.js");
 
@@ -14,7 +14,7 @@ const SCRIPT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Maximum length of an error message of the script, in characters.
 const MAX_REASON_CHARS: usize = 300;
 
-/// An element, or a position on the page.
+/// Position in the viewport, in CSS pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Point {
     pub(crate) x: f64,
@@ -33,9 +33,9 @@ impl Browser {
     }
 
     /// Returns the browser's object id of an element.
-    pub(crate) async fn find(&mut self, element: &str) -> Result<String, BrowserError> {
+    pub(crate) async fn resolve_element(&mut self, element: &str) -> Result<String, BrowserError> {
         let result = self.run("element", &json!([element]), false).await?;
-        Ok(text(&result, "objectId"))
+        Ok(string_field(&result, "objectId"))
     }
 
     async fn run(
@@ -61,7 +61,7 @@ impl Browser {
             match self.call_page("Runtime.evaluate", params).await {
                 Ok(response) => return extract_result(response),
                 Err(BrowserError::Refused(_)) if !is_last => self.active_tab()?.world = None,
-                Err(fault) => return Err(fault),
+                Err(error) => return Err(error),
             }
         }
         Err(BrowserError::Timeout)
@@ -69,7 +69,7 @@ impl Browser {
 
     async fn create_world(&mut self) -> Result<i64, BrowserError> {
         let tree = self.call_page("Page.getFrameTree", json!({})).await?;
-        let frame = text(&tree["frameTree"]["frame"], "id");
+        let frame = string_field(&tree["frameTree"]["frame"], "id");
         let params = json!({"frameId": frame, "worldName": "glovebox"});
         let created = self.call_page("Page.createIsolatedWorld", params).await?;
         let world = created["executionContextId"].as_i64();
@@ -80,20 +80,17 @@ impl Browser {
 
     /// Scrolls to an element and returns its center.
     pub(crate) async fn scroll_to(&mut self, element: &str) -> Result<Point, BrowserError> {
-        let object = self.find(element).await?;
+        let object = self.resolve_element(element).await?;
         let not_visible = || BrowserError::Refused(format!("the element {element} is not visible"));
-        let scrolled = self.call_page("DOM.scrollIntoViewIfNeeded", json!({"objectId": object})).await;
-        if let Err(BrowserError::Refused(_)) = scrolled {
-            return Err(not_visible());
-        }
-        scrolled?;
-        let quads = match self.call_page("DOM.getContentQuads", json!({"objectId": object})).await {
-            Ok(response) => response,
-            Err(BrowserError::Refused(_)) => return Err(not_visible()),
-            Err(fault) => return Err(fault),
+        let map_refused = |error| match error {
+            BrowserError::Refused(_) => not_visible(),
+            other => other,
         };
-        let corners: Vec<f64> =
-            quads["quads"][0].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        let params = json!({"objectId": object});
+        self.call_page("DOM.scrollIntoViewIfNeeded", params.clone()).await.map_err(map_refused)?;
+        let quads = self.call_page("DOM.getContentQuads", params).await.map_err(map_refused)?;
+        let corners = quads["quads"][0].as_array().into_iter().flatten();
+        let corners: Vec<f64> = corners.filter_map(Value::as_f64).collect();
         let [x1, y1, _, _, x3, y3, _, _] = corners.as_slice() else { return Err(not_visible()) };
         Ok(Point { x: f64::midpoint(*x1, *x3), y: f64::midpoint(*y1, *y3) })
     }
@@ -103,19 +100,19 @@ impl Browser {
 fn extract_result(mut response: Value) -> Result<Value, BrowserError> {
     let thrown = &response["exceptionDetails"];
     if !thrown.is_null() {
-        return Err(reason(thrown));
+        return Err(script_error(thrown));
     }
     Ok(response.get_mut("result").map(Value::take).unwrap_or_default())
 }
 
 /// Returns the script's error message, truncated since a page can influence it.
-fn reason(thrown: &Value) -> BrowserError {
-    let description = text(&thrown["exception"], "description");
+fn script_error(thrown: &Value) -> BrowserError {
+    let description = string_field(&thrown["exception"], "description");
     let first = description.lines().next().unwrap_or_default();
     let reason = first.strip_prefix("Error: ").unwrap_or(first);
     BrowserError::Refused(match reason {
         "" => "a script of the page interfered".to_owned(),
-        reason => short(reason, MAX_REASON_CHARS),
+        reason => short_line(reason, MAX_REASON_CHARS),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Sequential execution of an action's calls, up to the first failure.
 
+use std::path::Path;
 use std::time::Duration;
 
 use engine::browsing::{BrowserCall, Button, Modifier};
@@ -7,8 +8,8 @@ use engine::sandbox::{Sandbox, SandboxError};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::browser::{Browser, BrowserError, HEIGHT, WIDTH, short};
-use crate::keys::{self, Stroke};
+use crate::browser::{Browser, BrowserError, HEIGHT, WIDTH, short_line};
+use crate::keys::{self, KeyStroke};
 use crate::page::Point;
 
 /// Time for a page to load. After that it is observed in its current state.
@@ -23,26 +24,20 @@ const REACTION_DELAY: Duration = Duration::from_millis(250);
 /// Timeout after which a page counts as unresponsive.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Performs calls in a browser. Returns the messages to the user, or a description of the failed call.
+/// Performs calls in a browser. `Err` has a description of the failed call, and the cause.
 pub(crate) async fn perform(
     browser: &mut Browser,
     sandbox: &dyn Sandbox,
     calls: &[BrowserCall],
-) -> Result<Vec<String>, (String, BrowserError)> {
-    let mut messages = Vec::new();
+) -> Result<(), (String, BrowserError)> {
     for (number, call) in (1..).zip(calls) {
-        if let BrowserCall::SendMessage(text) = call {
-            messages.push(text.clone());
-            continue;
-        }
-        let performed = browser.perform_call(sandbox, call).await;
-        performed.map_err(|fault| {
+        browser.perform_call(sandbox, call).await.map_err(|error| {
             let which =
                 if calls.len() > 1 { format!("call {number} of {}, ", calls.len()) } else { String::new() };
-            (format!("{which}{}", name(call)), fault)
+            (format!("{which}{}", call_name(call)), error)
         })?;
     }
-    Ok(messages)
+    Ok(())
 }
 
 impl Browser {
@@ -55,7 +50,7 @@ impl Browser {
                 Ok(_) | Err(BrowserError::Refused(_)) => return Ok(()),
                 Err(BrowserError::Timeout) => self.notify("Runtime.terminateExecution", json!({}))?,
                 Err(BrowserError::Crashed) => break,
-                Err(fault @ (BrowserError::Gone(_) | BrowserError::Unresponsive)) => return Err(fault),
+                Err(error @ (BrowserError::Gone(_) | BrowserError::Unresponsive)) => return Err(error),
             }
         }
         self.note("The active page did not respond any more, and its tab was closed.".to_owned());
@@ -88,11 +83,11 @@ impl Browser {
                 self.mouse("mouseMoved", point, json!({})).await?;
             }
             BrowserCall::Press(element, keys) => {
-                let stroke = stroke(keys)?;
+                let stroke = parse_stroke(keys)?;
                 self.evaluate("focus", &json!([element])).await?;
                 self.press(&stroke).await?;
             }
-            BrowserCall::PressAnywhere(keys) => self.press(&stroke(keys)?).await?,
+            BrowserCall::PressAnywhere(keys) => self.press(&parse_stroke(keys)?).await?,
             BrowserCall::Focus(element) => {
                 self.evaluate("focus", &json!([element])).await?;
             }
@@ -105,7 +100,7 @@ impl Browser {
                 self.activate_tab(self.active_index())?;
             }
             BrowserCall::TabFocus(index) => self.activate_tab(*index)?,
-            BrowserCall::SendMessage(_) => {}
+            BrowserCall::SendMessage(_) => return Ok(()),
         }
         self.settle().await
     }
@@ -120,13 +115,13 @@ impl Browser {
                     LOAD_TIMEOUT.as_secs()
                 )));
             }
-            Err(fault) => return Err(fault),
+            Err(error) => return Err(error),
         };
         match response["errorText"].as_str() {
             // A download, or a page that is replaced. A note reports it.
             Some("net::ERR_ABORTED") | None => self.settle().await,
             Some(error) => {
-                let error = short(error, MAX_ERROR_CHARS);
+                let error = short_line(error, MAX_ERROR_CHARS);
                 Err(BrowserError::Refused(format!("the page cannot be opened: {error}")))
             }
         }
@@ -177,7 +172,7 @@ impl Browser {
     async fn fill(&mut self, element: &str, value: &str) -> Result<(), BrowserError> {
         let is_typed = self.evaluate("fill", &json!([element, value])).await?;
         match is_typed.as_bool() {
-            Some(true) if value.is_empty() => self.press(&stroke("Delete")?).await,
+            Some(true) if value.is_empty() => self.press(&parse_stroke("Delete")?).await,
             Some(true) => self.call_page("Input.insertText", json!({"text": value})).await.map(drop),
             _ => Ok(()),
         }
@@ -193,17 +188,14 @@ impl Browser {
         let sandbox_files = sandbox.files().map_err(refused)?;
         let mut paths = Vec::new();
         for file in files {
-            let path = match file.starts_with('/') {
-                true => file.clone(),
-                false => format!("{}/{file}", sandbox.lease().working_dir.trim_end_matches('/')),
-            };
+            let path = Path::new(&sandbox.lease().working_dir).join(file).display().to_string();
             // The browser accepts a missing file, and the page would then fail to read it.
             match sandbox_files.status(&path).await.map_err(refused)? {
                 Some(_) => paths.push(path),
                 None => return Err(BrowserError::Refused(format!("there is no file {path}"))),
             }
         }
-        let object = self.find(element).await?;
+        let object = self.resolve_element(element).await?;
         self.call_page("DOM.setFileInputFiles", json!({"objectId": object, "files": paths})).await?;
         Ok(())
     }
@@ -231,30 +223,30 @@ impl Browser {
         };
         self.mouse("mouseMoved", point, json!({})).await?;
         for count in 1..=times {
-            let press = json!({"button": button, "clickCount": count, "modifiers": keys::bits(held)});
+            let press =
+                json!({"button": button, "clickCount": count, "modifiers": keys::modifier_bits(held)});
             self.mouse("mousePressed", point, press.clone()).await?;
             self.mouse("mouseReleased", point, press).await?;
         }
         Ok(())
     }
 
-    async fn press(&mut self, stroke: &Stroke) -> Result<(), BrowserError> {
-        let mut params = json!({
-            "type": if stroke.text.is_some() { "keyDown" } else { "rawKeyDown" },
-            "key": stroke.key,
-            "code": stroke.code,
-            "windowsVirtualKeyCode": stroke.number,
-            "modifiers": keys::bits(&stroke.modifiers),
-        });
-        if let (Some(text), Some(params)) = (&stroke.text, params.as_object_mut()) {
-            params.insert("text".into(), text.as_str().into());
+    async fn press(&mut self, stroke: &KeyStroke) -> Result<(), BrowserError> {
+        let press = match stroke.text.as_deref() {
+            Some(text) => ("keyDown", text),
+            None => ("rawKeyDown", ""),
+        };
+        for (kind, text) in [press, ("keyUp", "")] {
+            let params = json!({
+                "type": kind,
+                "key": stroke.key,
+                "code": stroke.code,
+                "text": text,
+                "windowsVirtualKeyCode": stroke.key_code,
+                "modifiers": keys::modifier_bits(&stroke.modifiers),
+            });
+            self.call_page("Input.dispatchKeyEvent", params).await?;
         }
-        self.call_page("Input.dispatchKeyEvent", params.clone()).await?;
-        if let Some(params) = params.as_object_mut() {
-            params.insert("type".into(), "keyUp".into());
-            params.remove("text");
-        }
-        self.call_page("Input.dispatchKeyEvent", params).await?;
         Ok(())
     }
 
@@ -264,7 +256,7 @@ impl Browser {
         self.scroll_to(to).await?;
         let start = self.scroll_to(from).await?;
         let dragged = self.drag_from(start, to).await;
-        // The mouse is always released, at the target or at the start.
+        // The mouse is released even after a failure, at the target or at the start.
         let end = *dragged.as_ref().unwrap_or(&start);
         let released = self.mouse("mouseReleased", end, left_button()).await;
         let restored = self.call_page("Input.setInterceptDrags", json!({"enabled": false})).await;
@@ -274,7 +266,7 @@ impl Browser {
         Ok(())
     }
 
-    /// Drags and drops. The mouse is still pressed afterwards.
+    /// Drags and drops, and returns the target. The mouse is still pressed afterwards.
     async fn drag_from(&mut self, start: Point, to: &str) -> Result<Point, BrowserError> {
         self.call_page("Input.setInterceptDrags", json!({"enabled": true})).await?;
         self.active_tab()?.dragged = None;
@@ -299,14 +291,14 @@ fn left_button() -> Value {
     json!({"button": "left", "buttons": 1, "clickCount": 1})
 }
 
-fn stroke(text: &str) -> Result<Stroke, BrowserError> {
+fn parse_stroke(text: &str) -> Result<KeyStroke, BrowserError> {
     let unknown =
         || BrowserError::Refused(format!("{text:?} is not a key: write Enter, a, Control+a, ArrowDown"));
-    keys::stroke(text).ok_or_else(unknown)
+    keys::parse(text).ok_or_else(unknown)
 }
 
-/// Returns the name of a call.
-fn name(call: &BrowserCall) -> &'static str {
+/// Returns the name of a call in the language of the agent.
+fn call_name(call: &BrowserCall) -> &'static str {
     match call {
         BrowserCall::Goto(_) => "goto",
         BrowserCall::GoBack => "go_back",
