@@ -28,7 +28,7 @@ pub struct SshConfig {
     pub agent: Option<PathBuf>,
     /// Policy for unknown host keys. A configuration file can override it per host.
     pub unknown_hosts: UnknownHosts,
-    /// A server without requests for this long exits.
+    /// Time without requests after which a server exits.
     pub idle_timeout: Duration,
     /// Timeout of a whole start: connection, upload and server.
     pub start_timeout: Duration,
@@ -82,7 +82,7 @@ impl fmt::Debug for UnknownHosts {
     }
 }
 
-/// A request to confirm an unknown host key.
+/// Request to the user to confirm an unknown host key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostKeyQuestion {
     /// Host in `known_hosts` notation: `name`, or `[name]:port`.

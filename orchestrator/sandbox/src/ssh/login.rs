@@ -1,8 +1,10 @@
 //! Login to the last host of a chain. Each host is reached through the one before it, as with `ProxyJump`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryFutureExt as _;
 use russh::Preferred;
 use russh::client::{self, Handle};
 use russh::keys::{Algorithm, EcdsaCurve, HashAlg};
@@ -20,7 +22,7 @@ use super::target::Hop;
 
 /// Time for key exchange and authentication on one host, after the transport is connected.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
-/// Silence after which a keepalive is sent.
+/// Idle time after which a keepalive is sent.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_UNANSWERED_KEEPALIVES: usize = 3;
 /// Flow-control window of a channel, in bytes.
@@ -43,7 +45,7 @@ pub(super) async fn log_in(hops: &[Hop]) -> Result<Login, SshError> {
                 remember_host_key(&unknown);
                 accepted.push(*unknown);
             }
-            done => return done,
+            result => return result,
         }
     }
 }
@@ -56,23 +58,11 @@ async fn attempt(hops: &[Hop], accepted: &[UnknownKey]) -> Result<Login, SshErro
                 let stream = connect_tcp(hop).await?;
                 handshake(hop, accepted, stream).await?
             }
-            Some(last) => {
-                let channel = last.channel_open_direct_tcpip(&hop.address, hop.port.into(), "127.0.0.1", 0);
-                let channel = timeout(hop.connect_timeout, channel)
-                    .await
-                    .map_err(|_| {
-                        SshError::timed_out(
-                            &hop.destination(),
-                            "connecting through the host before it",
-                            hop.connect_timeout,
-                        )
-                    })?
-                    .map_err(|error| {
-                        SshError::unreachable(
-                            &hop.destination(),
-                            format_args!("the host before it does not connect to it: {error}"),
-                        )
-                    })?;
+            Some(jump_host) => {
+                let channel =
+                    jump_host.channel_open_direct_tcpip(&hop.address, hop.port.into(), "127.0.0.1", 0);
+                let channel = channel.map_err(|error| format!("the jump host cannot connect to it: {error}"));
+                let channel = connect(hop, "connecting through the jump host", channel).await?;
                 handshake(hop, accepted, channel.into_stream()).await?
             }
         };
@@ -83,12 +73,21 @@ async fn attempt(hops: &[Hop], accepted: &[UnknownKey]) -> Result<Login, SshErro
 }
 
 async fn connect_tcp(hop: &Hop) -> Result<TcpStream, SshError> {
-    let connected = timeout(hop.connect_timeout, TcpStream::connect((hop.address.as_str(), hop.port))).await;
-    let stream = connected
-        .map_err(|_| SshError::timed_out(&hop.destination(), "connecting", hop.connect_timeout))?
-        .map_err(|error| SshError::unreachable(&hop.destination(), error))?;
+    let stream = connect(hop, "connecting", TcpStream::connect((hop.address.as_str(), hop.port))).await?;
     let _ = stream.set_nodelay(true); // only a latency optimization
     Ok(stream)
+}
+
+/// Bounds a connection attempt by the timeout of the host.
+async fn connect<T, E: fmt::Display>(
+    hop: &Hop,
+    doing: &str,
+    attempt: impl Future<Output = Result<T, E>>,
+) -> Result<T, SshError> {
+    timeout(hop.connect_timeout, attempt)
+        .await
+        .map_err(|_| SshError::timed_out(&hop.destination(), doing, hop.connect_timeout))?
+        .map_err(|error| SshError::unreachable(&hop.destination(), error))
 }
 
 /// Exchanges keys, verifies the host and authenticates the user.
@@ -98,13 +97,12 @@ async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> Result<Handle<HostKeyCheck>, SshError> {
     let known = KnownKeys::load(&hop.known_as, &hop.known_hosts)
-        .map_err(|error| SshError::Permanent(format!("reading known hosts: {error}")))?;
+        .map_err(|error| SshError::Permanent(format!("cannot read the known hosts: {error}")))?;
     let settings = Arc::new(settings(&known));
-    let (check, outcome) = HostKeyCheck::new(hop.clone(), known, accepted);
+    let (check, decision) = HostKeyCheck::new(hop.clone(), known, accepted);
     let logged_in = async {
         let connected = client::connect_stream(settings, stream, check).await;
-        let found = outcome.take();
-        let mut handle = match (connected, found) {
+        let mut handle = match (connected, decision.take()) {
             (_, Some(HostKeyDecision::Refused(error))) => return Err(error),
             (Err(error), _) => return Err(SshError::unreachable(&hop.destination(), error)),
             (Ok(handle), Some(HostKeyDecision::New(key))) => {
@@ -116,8 +114,9 @@ async fn handshake(
         authenticate(&mut handle, hop).await?;
         Ok(handle)
     };
-    let late = |_| Err(SshError::timed_out(&hop.destination(), "logging in", LOGIN_TIMEOUT));
-    timeout(LOGIN_TIMEOUT, logged_in).await.unwrap_or_else(late)
+    timeout(LOGIN_TIMEOUT, logged_in)
+        .await
+        .unwrap_or_else(|_| Err(SshError::timed_out(&hop.destination(), "logging in", LOGIN_TIMEOUT)))
 }
 
 fn settings(known: &KnownKeys) -> client::Config {
@@ -155,7 +154,7 @@ async fn confirm_host_key(hops: &[Hop], unknown: &UnknownKey) -> Result<(), SshE
 /// Stores a confirmed key. An error is only logged: its consequence is another confirmation at the next connection.
 fn remember_host_key(unknown: &UnknownKey) {
     match unknown.append_to_file() {
-        Ok(()) => tracing::info!(host = unknown.host, "a new host key was written down"),
-        Err(error) => tracing::warn!(host = unknown.host, %error, "a new host key cannot be written down"),
+        Ok(()) => tracing::info!(host = unknown.host, "stored a new host key"),
+        Err(error) => tracing::warn!(host = unknown.host, %error, "cannot store a new host key"),
     }
 }

@@ -1,5 +1,5 @@
-//! Byte stream to a server over SSH: a channel to its unix socket. If the host refuses such channels, the standard streams
-//! of `action-server dial` on a separate connection, since the sessions of one connection are limited.
+//! Byte stream to a server over SSH: a channel to its unix socket. If the host refuses such channels, the stream uses
+//! `action-server dial` on a separate connection, since the sessions of one connection are limited.
 
 use std::error::Error;
 use std::io;
@@ -36,26 +36,22 @@ pub(super) struct SshStream {
 }
 
 impl SshStream {
-    fn failed(
+    fn failed<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         operation: &'static str,
-        error: impl Into<Box<dyn Error + Send + Sync>>,
-    ) -> ConnectError {
+    ) -> impl FnOnce(E) -> ConnectError {
         let subject = format!("the server of the sandbox {}", self.sandbox);
-        ConnectError::Failed { operation, subject, source: io::Error::other(error) }
+        move |error| ConnectError::Failed { operation, subject, source: io::Error::other(error) }
     }
 
     async fn dial(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         const OPERATION: &str = "run `action-server dial` for";
-        let identity = self.program.identity().await.map_err(|error| self.failed(OPERATION, error))?;
-        let connection = self.shared.open_dedicated().await.map_err(|error| self.failed(OPERATION, error))?;
+        let identity = self.program.identity().await.map_err(self.failed(OPERATION))?;
+        let connection = self.shared.open_dedicated().await.map_err(self.failed(OPERATION))?;
         let command = format!("{DIAL} {} {}", shell_quote(&identity.file), shell_quote(&self.socket));
-        let mut stream =
-            connection.exec_stream(command).await.map_err(|error| self.failed(OPERATION, error))?;
-        match expect_greeting(&mut stream).await {
-            Ok(()) => Ok(Box::new(stream)),
-            Err(error) => Err(self.failed(OPERATION, error)),
-        }
+        let mut stream = connection.exec_stream(command).await.map_err(self.failed(OPERATION))?;
+        expect_greeting(&mut stream).await.map_err(self.failed(OPERATION))?;
+        Ok(Box::new(stream))
     }
 }
 
@@ -65,29 +61,27 @@ impl Connector for SshStream {
         const OPERATION: &str = "reach";
         let connection = self.shared.get().await.map_err(|error| match error {
             SshError::Permanent(reason) => ConnectError::Gone(reason),
-            other => self.failed(OPERATION, other),
+            other => self.failed(OPERATION)(other),
         })?;
-        let refuses = &*self.refuses_sockets;
-        if !refuses.load(Ordering::Relaxed) {
+        if !self.refuses_sockets.load(Ordering::Relaxed) {
             match connection.socket(&self.socket).await {
                 Ok(stream) => return Ok(Box::new(stream)),
                 Err(SshError::ChannelRefused { .. }) => {}
-                Err(error) => return Err(self.failed(OPERATION, error)),
+                Err(error) => return Err(self.failed(OPERATION)(error)),
             }
         }
         let remote_host = RemoteHost { connection, owner: Arc::clone(&self.owner) };
-        match remote_host.state(&self.sandbox).await {
-            Ok(State::Running { .. }) => {}
-            Ok(State::Ended) => {
-                return Err(ConnectError::Gone(format!("the server of {} has ended", self.sandbox)));
+        match remote_host.state(&self.sandbox).await.map_err(self.failed(OPERATION))? {
+            State::Running { .. } => {}
+            State::Ended => {
+                return Err(ConnectError::Gone(format!("the server of {} has exited", self.sandbox)));
             }
-            Ok(State::Missing) => {
+            State::Missing => {
                 return Err(ConnectError::Gone(format!("there is no sandbox {}", self.sandbox)));
             }
-            Err(error) => return Err(self.failed(OPERATION, error)),
         }
         let stream = self.dial().await?;
-        refuses.store(true, Ordering::Relaxed);
+        self.refuses_sockets.store(true, Ordering::Relaxed);
         Ok(stream)
     }
 
