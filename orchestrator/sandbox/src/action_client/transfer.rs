@@ -24,12 +24,13 @@ use super::connection::{Body, RequestSender};
 use super::link::Link;
 use super::request::{self, TransportError, percent_encode};
 
-/// The size of the chunks in which a source is read.
+/// Size of the chunks in which a source is read.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// Maximum time without a byte.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Destination of an upload.
 pub(super) struct UploadTarget<'a> {
     pub(super) path: &'a str,
     pub(super) kind: TransferKind,
@@ -88,7 +89,8 @@ pub(super) async fn upload(
     if response.status().is_success() { Ok(()) } else { Err(request::read_error(response).await.into()) }
 }
 
-/// Waits for the head of the response as long as bytes move, or the source has none.
+/// Sends the request and returns the head of its response. Fails if the server accepts no byte for [`STALL_TIMEOUT`] while
+/// the source has some.
 async fn send(
     sender: &mut RequestSender,
     request: Request<Body>,
@@ -121,10 +123,11 @@ async fn send(
 #[derive(Default)]
 struct UploadProgress {
     chunk_count: AtomicU64,
-    /// Whether the upload waits for the source, and not for the server.
+    /// Whether the upload waits for the source and not for the server.
     is_source_pending: AtomicBool,
 }
 
+/// Source of an upload that records its progress.
 struct MonitoredStream<S> {
     chunks: S,
     progress: Arc<UploadProgress>,

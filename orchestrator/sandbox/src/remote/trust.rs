@@ -1,6 +1,6 @@
 //! The trusted certificate authorities: those of the machine, and the configured one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::sandbox::SandboxError;
@@ -21,7 +21,7 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// Its ALPN id.
+    /// Returns the ALPN id.
     pub(super) fn alpn(self) -> &'static [u8] {
         match self {
             Self::Http1 => b"http/1.1",
@@ -30,7 +30,7 @@ impl Protocol {
     }
 }
 
-/// Loaded on first use, so that plain HTTP works on a machine without certificates.
+/// Trusted certificates. Loaded on first use, so that plain HTTP works on a machine without certificates.
 #[derive(Default)]
 pub(super) struct TrustStore {
     additional_ca: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub(super) struct TrustStore {
 }
 
 impl TrustStore {
-    /// Trusts the authorities of the machine, and those in a PEM file.
+    /// Trusts the authorities of the machine, and those in the PEM file if there is one.
     pub(super) fn new(additional_ca: Option<PathBuf>) -> Self {
         Self { additional_ca, roots: OnceCell::new() }
     }
@@ -59,7 +59,7 @@ impl TrustStore {
         let loaded = spawn_blocking(move || {
             let mut roots = tls::roots();
             if let Some(file) = additional_ca {
-                add(&mut roots, &file).map_err(|problem| {
+                add_certificates(&mut roots, &file).map_err(|problem| {
                     unavailable(format!(
                         "the CA file {} {problem}: configure a file of PEM certificates",
                         file.display()
@@ -72,7 +72,8 @@ impl TrustStore {
     }
 }
 
-fn add(roots: &mut RootCertStore, file: &std::path::Path) -> Result<(), String> {
+/// Adds the certificates of a PEM file.
+fn add_certificates(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
     let certificates =
         CertificateDer::pem_file_iter(file).map_err(|error| format!("cannot be read ({error})"))?;
     let mut added = 0;

@@ -14,15 +14,15 @@ use tokio::time::{Sleep, sleep};
 
 use super::clients::Client;
 
-/// Maximum time and number of bytes to drain. Enough for a client that reads responses while it sends; another could send
-/// forever.
+/// Maximum time and number of bytes to drain: enough for a client that reads responses while it sends. Without a limit, a
+/// client could send forever.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_LINGER_BYTES: usize = 64 << 20;
 
 /// Size of one read.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// A stream that reads and drops input after its write side was shut down.
+/// Stream that drains its input after its write side was shut down.
 pub(super) struct Lingering<S> {
     stream: S,
     client: Arc<Client>,
