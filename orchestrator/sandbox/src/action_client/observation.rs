@@ -24,11 +24,11 @@ const MAX_PATH_CHARS: usize = 4_096;
 /// Maximum length of a user name or a host name.
 const MAX_NAME_CHARS: usize = 256;
 
-/// Maximum number of images, and of their total characters: the same as in a response of an MCP server.
+/// Maximum number of images, and of their total length. The same limits as for the result of an MCP tool.
 const MAX_IMAGES: usize = 8;
 const MAX_IMAGE_CHARS: usize = 4 << 20;
 
-/// Returns the truncated observation.
+/// Returns the observation with all fields truncated to their limits.
 ///
 /// # Errors
 /// [`SandboxError::Malformed`] if the kind of the observation does not fit the action.
@@ -76,12 +76,12 @@ fn truncate_cell(cell: &mut RunIpythonObservation) {
     if let Some(images) = &mut cell.image_urls {
         images.truncate(MAX_IMAGES);
         // Dropped and not truncated: a part of an image cannot be decoded.
-        images.retain(|image| match chars_left.checked_sub(image.len()) {
-            Some(left) => {
-                chars_left = left;
-                true
+        images.retain(|image| {
+            let fits = image.len() <= chars_left;
+            if fits {
+                chars_left -= image.len();
             }
-            None => false,
+            fits
         });
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         };
         let run = RunObservation { command: long(), metadata, hidden: false };
         let run = validate(&SandboxAction::Run(RunAction::default()), Observation::new(long(), run)).unwrap();
-        // The message quotes the command once more.
+        // The serialized message contains the command once more.
         assert!(length(&run) < 3 * MAX_TEXT_CHARS + (64 << 10), "{}", length(&run));
         assert!(run.content.contains("\n[... Observation truncated due to length ...]\n"));
 

@@ -1,20 +1,21 @@
-//! The position in an output that is received in frames: each byte is reported once and in order, and missing ones as a gap.
+//! Position in an output that is received in frames. Reports each byte once and in order, and missing bytes as a gap.
 //!
-//! Pure. The offsets come from a sandbox and are not trusted: the cursor only moves forward.
+//! Pure. The offsets come from a sandbox and are untrusted: the cursor only moves forward.
 
 use engine::sandbox::OutputChunk;
 use protocol::Observation;
 use protocol::sandbox_api::ActionFrame;
 
+/// Forwards the output of frames that may overlap.
 pub(super) struct OutputCursor<'a> {
     next_offset: u64,
     on_output: &'a (dyn Fn(OutputChunk<'_>) + Send + Sync),
 }
 
-/// A frame that ends beyond the largest offset.
+/// A frame whose end exceeds the largest offset.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("output of {length} bytes at the offset {offset}")]
-pub(super) struct ImpossibleOffset {
+#[error("the end of {length} bytes at the offset {offset} overflows")]
+pub(super) struct OffsetOverflow {
     offset: u64,
     length: usize,
 }
@@ -24,13 +25,13 @@ impl<'a> OutputCursor<'a> {
         Self { next_offset: 0, on_output }
     }
 
-    /// The offset of the first byte that has not been reported.
+    /// Returns the offset of the first byte that was not reported.
     pub(super) fn next_offset(&self) -> u64 {
         self.next_offset
     }
 
-    /// Reports the new part of a frame. Returns the observation if the frame is one.
-    pub(super) fn on_frame(&mut self, frame: ActionFrame) -> Result<Option<Observation>, ImpossibleOffset> {
+    /// Reports the new bytes of a frame. Returns the observation if the frame contains it.
+    pub(super) fn on_frame(&mut self, frame: ActionFrame) -> Result<Option<Observation>, OffsetOverflow> {
         match frame {
             ActionFrame::Output { offset, bytes } => self.on_bytes(offset, &bytes)?,
             ActionFrame::Gap { to, .. } => self.skip_to(to),
@@ -39,11 +40,11 @@ impl<'a> OutputCursor<'a> {
         Ok(None)
     }
 
-    fn on_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), ImpossibleOffset> {
+    fn on_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OffsetOverflow> {
         let length = bytes.len();
-        let end = offset.checked_add(length as u64).ok_or(ImpossibleOffset { offset, length })?;
+        let end = offset.checked_add(length as u64).ok_or(OffsetOverflow { offset, length })?;
         // A server that omits a gap frame must not make the offsets wrong.
-        self.skip_to(offset.min(end));
+        self.skip_to(offset);
         if end > self.next_offset {
             let known = usize::try_from(self.next_offset - offset).unwrap_or(length);
             (self.on_output)(OutputChunk::Bytes { offset: self.next_offset, bytes: &bytes[known..] });
