@@ -147,19 +147,19 @@ async fn request_credentials(
     limit: Duration,
 ) -> Result<Option<DockerCredentials>, String> {
     let name = program.display();
-    let answer = timeout(limit, run_helper(program, registry)).await;
-    let answer = answer.map_err(|_| format!("{name} did not answer within {} s", limit.as_secs_f32()))?;
-    let (is_success, answer) = answer.map_err(|error| format!("{name}: {error}"))?;
+    let output = timeout(limit, run_helper(program, registry)).await;
+    let output = output.map_err(|_| format!("{name} did not respond within {} s", limit.as_secs_f32()))?;
+    let (is_success, output) = output.map_err(|error| format!("{name}: {error}"))?;
     if !is_success {
-        let output = String::from_utf8_lossy(&answer);
-        return match output.contains(NOTHING_FOUND) {
-            true => Ok(None),
-            false => Err(format!("{name}: {}", output.lines().next().unwrap_or("it failed"))),
-        };
+        let output = String::from_utf8_lossy(&output);
+        if output.contains(NOTHING_FOUND) {
+            return Ok(None);
+        }
+        return Err(format!("{name}: {}", output.lines().next().unwrap_or("it failed")));
     }
     // The error's text is omitted: it may quote the secret.
     let secret: Secret =
-        serde_json::from_slice(&answer).map_err(|_| format!("the answer of {name} cannot be read"))?;
+        serde_json::from_slice(&output).map_err(|_| format!("cannot parse the output of {name}"))?;
     Ok(Some(match secret.username.as_str() {
         TOKEN_USER => with_token(registry, secret.secret),
         _ => with_password(registry, secret.username, secret.secret),
@@ -283,8 +283,11 @@ mod tests {
         assert_eq!((token.identitytoken.as_deref(), token.password), (Some("t"), None));
         assert_eq!(asked("echo credentials not found in native keychain; exit 1").await, Ok(None));
         assert!(asked("echo locked; exit 1").await.unwrap_err().ends_with("locked"));
-        let unreadable = asked("echo secret").await.unwrap_err();
-        assert!(unreadable.contains("cannot be read") && !unreadable.contains("secret"), "{unreadable}");
+        let malformed = asked("echo secret").await.unwrap_err();
+        assert!(
+            malformed.contains("cannot parse the output") && !malformed.contains("secret"),
+            "{malformed}"
+        );
         assert!(asked("yes").await.is_err(), "an answer without end");
 
         let (_folder, path) = helper("exec sleep 1000");
@@ -292,7 +295,7 @@ mod tests {
         let late =
             request_credentials(path.as_os_str(), "r.test", Duration::from_millis(200)).await.unwrap_err();
         assert!(
-            late.contains("did not answer within 0.2 s") && started.elapsed() < Duration::from_secs(5),
+            late.contains("did not respond within 0.2 s") && started.elapsed() < Duration::from_secs(5),
             "{late}"
         );
     }

@@ -100,8 +100,8 @@ impl Connection {
         let this = Arc::clone(self);
         self.run_detached(async move {
             let channel = this.open_session().await?;
-            let asked = channel.exec(true, command).await;
-            asked.map_err(|error| SshError::unreachable(&this.destination, error))?;
+            let started = channel.exec(true, command).await;
+            started.map_err(|error| SshError::unreachable(&this.destination, error))?;
             Ok(channel.into_stream())
         })
         .await
@@ -163,7 +163,7 @@ impl Connection {
         for wait in REFUSED_SESSION_BACKOFF_MS.map(Duration::from_millis) {
             match self.try_open_session().await {
                 Err(SshError::ChannelRefused { .. }) => sleep(wait).await,
-                done => return done,
+                result => return result,
             }
         }
         self.try_open_session().await
