@@ -130,7 +130,7 @@ pub struct FileList {
     pub truncated: bool,
 }
 
-/// EventBody of `POST /v1/files/move`.
+/// Body of `POST /v1/files/move`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -144,7 +144,7 @@ pub struct MoveRequest {
     pub overwrite: bool,
 }
 
-/// EventBody of `POST /v1/files/mkdir`.
+/// Body of `POST /v1/files/mkdir`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -159,7 +159,7 @@ pub struct MakeFolderRequest {
     pub mode: Option<FileMode>,
 }
 
-/// EventBody of `POST /v1/files/chmod`.
+/// Body of `POST /v1/files/chmod`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
