@@ -133,7 +133,7 @@ pub enum Limit {
 /// A limit stopped the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitReached {
-    /// A quantity that is limited.
+    /// The limit that was reached.
     pub limit: Limit,
     /// The value at which it was reached.
     pub at: f64,
@@ -142,7 +142,7 @@ pub struct LimitReached {
 /// The user raised a limit so that the agent can continue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitExtended {
-    /// A quantity that is limited.
+    /// The limit that was raised.
     pub limit: Limit,
     /// The new value.
     pub to: f64,
