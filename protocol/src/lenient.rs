@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::event::EventError;
 
@@ -31,7 +31,7 @@ pub(crate) fn integer_or_minus_one<'de, D: Deserializer<'de>>(deserializer: D) -
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(-1),
         Value::Number(number) => Ok(number.as_i64().or_else(|| Some(number.as_f64()? as i64)).unwrap_or(-1)),
-        other => Err(serde::de::Error::custom(format!("invalid type: {other}, expected an integer"))),
+        other => Err(D::Error::custom(format!("invalid type: {other}, expected an integer"))),
     }
 }
 
@@ -79,20 +79,9 @@ pub(crate) fn bounded_texts<'de, D: Deserializer<'de>>(
     deserializer.deserialize_any(BoundedTexts)
 }
 
-/// Deserializes `value`, which is at the path `under` of an event. An empty path is the event itself.
-pub(crate) fn read<T: DeserializeOwned>(under: &str, value: &Value) -> Result<T, EventError> {
-    read_from(under, value)
-}
-
-/// Like [`read`], but only from an object, which compiles to half the code.
-pub(crate) fn read_fields<T: DeserializeOwned>(
-    under: &str,
-    fields: &Map<String, Value>,
-) -> Result<T, EventError> {
-    read_from(under, fields)
-}
-
-fn read_from<'de, T: DeserializeOwned>(
+/// Deserializes `value`, which is at the path `under` of an event. An empty path is the event itself. A `&Map` compiles to
+/// half the code of a `&Value`.
+pub(crate) fn read<'de, T: DeserializeOwned>(
     under: &str,
     value: impl Deserializer<'de, Error = serde_json::Error>,
 ) -> Result<T, EventError> {

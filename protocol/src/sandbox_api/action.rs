@@ -57,11 +57,11 @@ impl SandboxAction {
     /// Does not go through [`Action`]: the (de)serializers of all of V0's actions would add 2.5 % to the action server.
     fn from_fields<E: serde::de::Error>(kind: &str, fields: &Map<String, Value>) -> Result<Self, E> {
         match kind {
-            "run" => lenient::read_fields("args", fields).map(Self::Run).map_err(E::custom),
-            "run_ipython" => lenient::read_fields("args", fields).map(Self::RunIpython).map_err(E::custom),
-            "read" => lenient::read_fields("args", fields).map(Self::Read).map_err(E::custom),
-            "write" => lenient::read_fields("args", fields).map(Self::Write).map_err(E::custom),
-            "edit" => lenient::read_fields("args", fields).map(Self::Edit).map_err(E::custom),
+            "run" => lenient::read("args", fields).map(Self::Run).map_err(E::custom),
+            "run_ipython" => lenient::read("args", fields).map(Self::RunIpython).map_err(E::custom),
+            "read" => lenient::read("args", fields).map(Self::Read).map_err(E::custom),
+            "write" => lenient::read("args", fields).map(Self::Write).map_err(E::custom),
+            "edit" => lenient::read("args", fields).map(Self::Edit).map_err(E::custom),
             other => match Action::KINDS.iter().find(|known| **known == other) {
                 Some(kind) => Err(E::custom(NotASandboxAction { kind })),
                 None => Err(E::custom(EventError::UnknownKind { key: "action", kind: other.to_owned() })),
