@@ -46,8 +46,8 @@ impl<'a> PythonLiteralParser<'a> {
         match self.skip_blanks().chars().next()? {
             '\'' | '"' => self.text().map(Value::String),
             '{' => self.dict(inner).map(Value::Object),
-            '[' => self.elements('[', ']', inner),
-            '(' => self.elements('(', ')', inner),
+            '[' => self.elements("[", "]", inner),
+            '(' => self.elements("(", ")", inner),
             _ => self.keyword_or_number(),
         }
     }
@@ -69,10 +69,10 @@ impl<'a> PythonLiteralParser<'a> {
         Some(map)
     }
 
-    fn elements(&mut self, open: char, close: char, depth: usize) -> Option<Value> {
+    fn elements(&mut self, open: &str, close: &str, depth: usize) -> Option<Value> {
         let mut elements = Vec::new();
-        self.rest = self.rest.strip_prefix(open)?;
-        while self.skip_blanks().strip_prefix(close).map(|rest| self.rest = rest).is_none() {
+        self.consume(open);
+        while !self.consume(close) {
             elements.push(self.value(depth)?);
             if !self.consume(",") && !self.skip_blanks().starts_with(close) {
                 return None;
