@@ -127,18 +127,20 @@ pub(super) fn deserialize<T: DeserializeOwned>(body: Value) -> Result<T, ApiErro
 
 /// Parses an action event.
 pub(crate) fn action_request(event: Value) -> Result<ActionRequest, ApiError> {
-    match event.get("action").and_then(Value::as_str) {
-        Some(kind) if !Action::KINDS.contains(&kind) => return Err(ApiError::NoSuchAction(kind.to_owned())),
-        _ => {}
+    if let Some(kind) = event.get("action").and_then(Value::as_str)
+        && !Action::KINDS.contains(&kind)
+    {
+        return Err(ApiError::NoSuchAction(kind.to_owned()));
     }
     let request: ActionRequest =
         serde_json::from_value(event).map_err(|error| ApiError::Malformed(error.to_string()))?;
     check_command_environment(&request.environment)
         .map_err(|error| ApiError::Malformed(format!("field `environment`: {error}")))?;
-    match request.timeout {
-        Some(seconds) if timeout_from_secs(seconds).is_none() => {
-            Err(ApiError::Malformed(format!("field `timeout`: {seconds} is not a valid number of seconds")))
-        }
-        _ => Ok(request),
+    if let Some(seconds) = request.timeout
+        && timeout_from_secs(seconds).is_none()
+    {
+        let problem = format!("field `timeout`: {seconds} is not a valid number of seconds");
+        return Err(ApiError::Malformed(problem));
     }
+    Ok(request)
 }

@@ -39,13 +39,8 @@ impl WatchedFolders {
         }
     }
 
-    /// Removes a folder and all folders in it.
+    /// Removes a folder and all folders in it. Returns their watch descriptors.
     pub(super) fn remove_below(&mut self, folder: &Path) -> Vec<WatchDescriptor> {
-        let removed: Vec<_> =
-            self.0.iter().filter(|(_, below)| below.starts_with(folder)).map(|(watch, _)| *watch).collect();
-        for watch in &removed {
-            self.0.remove(watch);
-        }
-        removed
+        self.0.extract_if(|_, below| below.starts_with(folder)).map(|(watch, _)| watch).collect()
     }
 }
