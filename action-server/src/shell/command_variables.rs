@@ -16,7 +16,7 @@ pub(super) struct CommandVariables<'a>(pub(super) &'a CommandEnvironment);
 
 impl CommandVariables<'_> {
     /// Returns complete lines that save the previous values, set the variables, and store the code that restores them in
-    /// `__glovebox_back`. Empty without variables. In all of it, `$__glovebox_status` is the status of the previous command.
+    /// `__glovebox_undo`. Empty without variables. In all of it, `$__glovebox_status` is the status of the previous command.
     pub(super) fn assignments(self) -> String {
         let Self(CommandEnvironment(variables)) = self;
         if variables.is_empty() {
@@ -24,14 +24,15 @@ impl CommandVariables<'_> {
         }
         let restore: String = variables.keys().map(|name| restore(name)).collect();
         let set: String = variables.iter().map(|(name, value)| set(name, value)).collect();
-        format!("__glovebox_back={};{set}\n", quote(&restore))
+        format!("__glovebox_undo={};{set}\n", quote(&restore))
     }
 }
 
+/// Stores the previous value with a prefix: `x` if it was exported, `-` if not. Empty without a previous value.
 fn set(name: &str, value: &str) -> String {
     format!(
-        "case ${{{name}+$(export -p)}} in '')__glovebox_was_{name}=;;\
-         *'export {name}='*|*'declare -'*' {name}='*)__glovebox_was_{name}=x${name};;*)__glovebox_was_{name}=-${name};;esac;\
+        "case ${{{name}+$(export -p)}} in '')__glovebox_old_{name}=;;\
+         *'export {name}='*|*'declare -'*' {name}='*)__glovebox_old_{name}=x${name};;*)__glovebox_old_{name}=-${name};;esac;\
          command export {name}={}||:;",
         quote(value)
     )
@@ -39,7 +40,7 @@ fn set(name: &str, value: &str) -> String {
 
 fn restore(name: &str) -> String {
     format!(
-        "command unset -v {name}||exit \"$__glovebox_status\";case ${{__glovebox_was_{name}-}} in \
-         x*)export {name}=\"${{__glovebox_was_{name}#x}}\";;-*){name}=${{__glovebox_was_{name}#-}};;esac;"
+        "command unset -v {name}||exit \"$__glovebox_status\";case ${{__glovebox_old_{name}-}} in \
+         x*)export {name}=\"${{__glovebox_old_{name}#x}}\";;-*){name}=${{__glovebox_old_{name}#-}};;esac;"
     )
 }

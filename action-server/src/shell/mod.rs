@@ -116,9 +116,9 @@ impl Shell {
         // Only the action whose turn it is sends a request.
         let (requests, inbox) = mpsc::channel(1);
         let running = Arc::new(AtomicBool::new(false));
-        let told = SharedState { working_dir: folder, running: Arc::clone(&running) };
+        let shared = SharedState { working_dir: folder, running: Arc::clone(&running) };
         let session =
-            Session::new(config.as_ref().clone(), program.clone(), facts.clone(), told, stop.clone());
+            Session::new(config.as_ref().clone(), program.clone(), facts.clone(), shared, stop.clone());
         let tasks = TaskTracker::new();
         tasks.spawn(session.serve(inbox));
         let turn = Arc::new(Semaphore::new(1));

@@ -84,18 +84,18 @@ __glovebox_report() {{
 \command {builtin}printf '%s;%s;%s;%d;%s\0' "$1" "$__glovebox_turn" "${{__glovebox_ended-}}" "$__glovebox_status" "${{PWD-}}" >&{channel}
 }}
 __glovebox_restore() {{
-case ${{__glovebox_back-}} in ?*) \command eval "$__glovebox_back";; esac
-__glovebox_back=
+case ${{__glovebox_undo-}} in ?*) \command eval "$__glovebox_undo";; esac
+__glovebox_undo=
 \command unset PS1 PS2&&PS1='{prompt}' PS2=||:
 }}
 __glovebox_next() {{
 __glovebox_status=$1
 case ${{__glovebox_started-}} in -) ;; *) __glovebox_ended=$__glovebox_turn __glovebox_started=-;; esac
-case ${{__glovebox_back-}}${{PS1-}}${{PS2-}} in '{prompt}') ;; *) __glovebox_restore;; esac
+case ${{__glovebox_undo-}}${{PS1-}}${{PS2-}} in '{prompt}') ;; *) __glovebox_restore;; esac
 case ${{2-${{PROMPT_COMMAND-}}${{!-}}}} in ?*) __glovebox_leave;return 1;; esac
 __glovebox_turn=$((${{__glovebox_turn-0}}+1))
 __glovebox_report R||return 1
-__glovebox_text= __glovebox_piece= __glovebox_lent=
+__glovebox_text= __glovebox_piece= __glovebox_vars=
 case $- in *[akx]*) __glovebox_unset;; esac
 until
 __glovebox_line=-
@@ -108,7 +108,7 @@ case $__glovebox_line in
 esac
 do __glovebox_line=;done
 __glovebox_started=x
-case ${{__glovebox_lent-}}${{__glovebox_options-}} in ?*) __glovebox_lend;; esac
+case ${{__glovebox_vars-}}${{__glovebox_options-}} in ?*) __glovebox_assign;; esac
 }}
 __glovebox_unset() {{
 case $- in *x*) set +x;__glovebox_options='set -x
@@ -119,9 +119,9 @@ case $- in *a*) set +a;__glovebox_options="set -a
 ${{__glovebox_options-}}";; esac
 }}
 __glovebox_long() {{
-IFS=\; \command read -r {from}__glovebox_lent __glovebox_count{to}||return 1
-__glovebox_lines "$__glovebox_lent"||return 1
-__glovebox_lent=$__glovebox_text
+IFS=\; \command read -r {from}__glovebox_vars __glovebox_count{to}||return 1
+__glovebox_lines "$__glovebox_vars"||return 1
+__glovebox_vars=$__glovebox_text
 __glovebox_lines "$__glovebox_count"
 }}
 __glovebox_lines() {{
@@ -135,9 +135,9 @@ case $__glovebox_left in *00) __glovebox_text=$__glovebox_text$__glovebox_piece 
 done
 __glovebox_text=$__glovebox_text$__glovebox_piece __glovebox_piece= __glovebox_line=
 }}
-__glovebox_lend() {{
-\command eval "${{__glovebox_lent-}}"
-__glovebox_text=${{__glovebox_options-}}$__glovebox_text __glovebox_lent= __glovebox_options=
+__glovebox_assign() {{
+\command eval "${{__glovebox_vars-}}"
+__glovebox_text=${{__glovebox_options-}}$__glovebox_text __glovebox_vars= __glovebox_options=
 }}
 __glovebox_leave() {{
 \command printf '\033]{name};%s\007' "$__glovebox_ended" >/dev/tty
