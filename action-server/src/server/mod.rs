@@ -121,7 +121,7 @@ async fn serve(
         signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("cannot handle SIGXFSZ")?;
     let listener = ServerListener::open(&config.address, inherited)?;
     if config.is_detached {
-        // Its end signals to the launcher that the socket listens.
+        // The launcher reads the end of this stream once the socket listens.
         stdio::release_stderr()?;
     }
     let activity = Activity::default();

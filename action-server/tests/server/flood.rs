@@ -42,14 +42,14 @@ fn assert_served_during_floods(connect: impl Fn() -> Box<dyn ByteStream>, reques
             let _ = stream.write_all(half_request);
             flood.push(stream);
             if number % 150 == 149 {
-                let asked = Instant::now();
+                let requested = Instant::now();
                 let answer = ask(&mut *connect(), request);
                 assert!(answer.starts_with("HTTP/1.1 200"), "{half_request:?}: {answer}");
                 assert!(
-                    asked.elapsed() < RESPONSE_TIMEOUT,
+                    requested.elapsed() < RESPONSE_TIMEOUT,
                     "{:?}: {:?}",
                     String::from_utf8_lossy(half_request),
-                    asked.elapsed()
+                    requested.elapsed()
                 );
             }
         }

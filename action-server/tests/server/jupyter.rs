@@ -277,10 +277,10 @@ async fn kernel_is_killed_when_the_server_ends() {
         let started = pids(&server.file("pids"), 2);
         let running =
             server.start_request(Method::POST, "/v1/actions/b", cell("while True: pass").to_string());
-        let asked = Instant::now();
+        let requested = Instant::now();
         kill(server.pid(), signal).unwrap();
         server.wait();
-        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+        assert!(requested.elapsed() < Duration::from_secs(2), "{:?}", requested.elapsed());
         for pid in started {
             wait_until("all processes have exited", || is_gone(pid));
         }

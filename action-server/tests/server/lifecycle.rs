@@ -29,10 +29,10 @@ async fn busy(server: &TestServer) -> Vec<i32> {
 async fn sigterm_shuts_down_within_two_seconds() {
     let mut server = TestServer::start();
     let started = busy(&server).await;
-    let asked = Instant::now();
+    let requested = Instant::now();
     kill(server.pid(), Signal::SIGTERM).unwrap();
     let status = server.wait();
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(requested.elapsed() < Duration::from_secs(2), "{:?}", requested.elapsed());
     assert_eq!(status.code(), Some(0));
     assert!(started.into_iter().all(is_gone));
     assert!(!server.socket().exists());
@@ -78,7 +78,7 @@ async fn socket_is_reused_after_kill_9() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn detached_server_releases_the_launcher_s_streams() {
+async fn detached_server_releases_the_streams_of_its_launcher() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("deep/er/s.sock");
     let mut launcher = program()
@@ -147,13 +147,12 @@ async fn inherited_descriptors_are_closed_in_commands() {
     let copy = nix::unistd::dup(&left_open).unwrap();
     let server = TestServer::start();
     let link = fs::read_link(format!("/proc/self/fd/{}", copy.as_raw_fd())).unwrap();
-    let look = json!({"argv": ["sh", "-c", "ls -l /proc/self/fd"]}).to_string();
-    let of_process = server.send(Method::POST, "/v1/processes/look", look).await.body;
-    let look = json!({"action": "run", "args": {"command": "ls -l /proc/self/fd"}}).to_string();
-    let of_shell = server.send(Method::POST, "/v1/actions/look", look).await.body;
-    for seen in [of_process, of_shell] {
-        let seen = String::from_utf8_lossy(&seen).into_owned();
-        assert!(seen.contains("/proc/") && !seen.contains(link.to_str().unwrap()), "{seen}");
+    let process = json!({"argv": ["sh", "-c", "ls -l /proc/self/fd"]}).to_string();
+    let command = json!({"action": "run", "args": {"command": "ls -l /proc/self/fd"}}).to_string();
+    for (path, request) in [("/v1/processes/list", process), ("/v1/actions/list", command)] {
+        let reply = server.send(Method::POST, path, request).await;
+        let listed = String::from_utf8_lossy(&reply.body);
+        assert!(listed.contains("/proc/") && !listed.contains(link.to_str().unwrap()), "{listed}");
     }
 }
 

@@ -338,10 +338,10 @@ async fn readers_get_the_exit_when_the_server_is_terminated() {
     exec(&server, "c", sh("(setsid sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 1000' &)")).await;
     let mut started = pids(&server.file("pids"), 5);
     started.push(info(&server, "b").await.pid);
-    let asked = Instant::now();
+    let requested = Instant::now();
     kill(server.pid(), Signal::SIGTERM).unwrap();
     let status = server.wait();
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(requested.elapsed() < Duration::from_secs(2), "{:?}", requested.elapsed());
     assert_eq!(status.code(), Some(0));
     assert_eq!(decode(&reader.await.unwrap()).exit(), (None, Some(9), ExitReason::Killed));
     assert!(started.into_iter().all(is_gone));

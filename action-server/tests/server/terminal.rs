@@ -1,4 +1,4 @@
-//! Terminals for people: keys in, screen out, size and exit told, and nothing left when the stream is closed.
+//! Interactive terminals: keys, output, size and exit. No process survives the end of the stream.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ impl TerminalStream {
         let (mut client, connection) =
             http2::Builder::new(TokioExecutor::new()).handshake(stream).await.unwrap();
         tokio::spawn(connection);
-        // Until the server has said that it takes such a CONNECT.
+        // The client learns from the server's settings, which precede this response, that extended CONNECT is supported.
         client
             .send_request(Request::get("http://sandbox/alive").body(Empty::<Bytes>::new()).unwrap())
             .await
@@ -74,7 +74,7 @@ impl TerminalStream {
         }
     }
 
-    /// Reads until the text was shown; what was shown before it is forgotten.
+    /// Reads until the text is shown, and discards the output up to its end.
     async fn wait_until(&mut self, text: &str) {
         loop {
             if let Some(at) = self.shown.find(text) {
@@ -115,8 +115,8 @@ async fn terminal_handles_keys_and_reports_the_exit() {
     terminal.send(TerminalInput::Resize { columns: 72, rows: 20 }).await;
     terminal.type_text("stty size\r").await;
     terminal.wait_until("20 72").await;
-    // The key ends what runs, not the shell. What runs says itself that it began: it has the terminal by then,
-    // whereas a line of the shell's own may be shown before the shell has given it away.
+    // The key terminates the foreground process, not the shell. The process itself prints that it started: only then is it
+    // certain that the shell has made it the terminal's foreground process.
     terminal.type_text("sh -c \"echo started''; exec sleep 1000\"\r").await;
     terminal.wait_until("started\r\n").await;
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! `run`: what is told of a command, and when.
+//! `run`: the observations of a command, after its exit and after timeouts.
 
 use serde_json::json;
 
@@ -113,7 +113,7 @@ async fn command_may_have_many_lines() {
         let result = sandbox.run(command).await;
         assert_eq!((content(&result), exit_code(&result)), (expected, 0), "{command}");
     }
-    // Not to be parsed, so it runs as it is, both lines of it.
+    // Both lines run as they are, because they cannot be parsed.
     let broken = sandbox.run("echo one\necho 'two").await;
     assert_eq!(broken["observation"], "run", "{broken}");
     assert!(!content(&broken).contains("/proc"), "{broken}");
