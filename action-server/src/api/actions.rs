@@ -67,7 +67,7 @@ pub(crate) async fn attach(
     params(
         ("id" = protocol::ActionId, Path, description = "Chosen by the client")
     ),
-    responses((status = 204, description = "It is cancelled"))
+    responses((status = 204, description = "The action is cancelled"))
 ))]
 pub(crate) async fn cancel(
     State(api): State<Api>,
@@ -88,7 +88,7 @@ pub(crate) async fn cancel(
     params(
         ("id" = protocol::ActionId, Path, description = "Chosen by the client")
     ),
-    responses((status = 204, description = "It is forgotten"))
+    responses((status = 204, description = "The action was discarded"))
 ))]
 pub(crate) async fn acknowledge(
     State(api): State<Api>,

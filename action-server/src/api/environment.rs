@@ -18,7 +18,7 @@ use crate::api::error::ApiError;
         content = BTreeMap<String, String>,
             description = "Names and values; they replace those that were set before"
     ),
-    responses((status = 204, description = "They are set"))
+    responses((status = 204, description = "The variables were set"))
 ))]
 pub(crate) async fn set(State(api): State<Api>, JsonBody(body): JsonBody) -> Result<StatusCode, ApiError> {
     api.0.parts.environment.set(variables(body)?)?;

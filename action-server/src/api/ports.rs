@@ -41,7 +41,7 @@ pub(crate) async fn list() -> Result<Json<Vec<ListeningPort>>, ApiError> {
     get,
     path = "/v1/ports/{port}",
     params(
-        ("port" = u16, Path, description = "Its number", minimum = 1),
+        ("port" = u16, Path, description = "Number of the port", minimum = 1),
         ("wait" = Option<f64>, Query,
             description = "How long to wait for a listener, in seconds", minimum = 0, maximum = 3600)
     ),
@@ -85,7 +85,7 @@ impl FromRequestParts<Api> for WaitParameter {
     get,
     path = "/v1/ports/{port}/tunnel",
     params(
-        ("port" = u16, Path, description = "Its number", minimum = 1),
+        ("port" = u16, Path, description = "Number of the port", minimum = 1),
         ("upgrade" = Option<String>, Header,
             description = "Any protocol; HTTP/2 has the extended CONNECT instead")
     ),

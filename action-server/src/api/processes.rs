@@ -96,7 +96,7 @@ pub(crate) async fn start(
     params(
         ("id" = ProcessId, Path, description = "Chosen by the client")
     ),
-    responses((status = 200, description = "Its state", body = ProcessInfo))
+    responses((status = 200, description = "State of the process", body = ProcessInfo))
 ))]
 pub(crate) async fn info(
     State(api): State<Api>,
@@ -168,7 +168,7 @@ pub(crate) async fn stdin(
         ("id" = ProcessId, Path, description = "Chosen by the client")
     ),
     request_body = SignalRequest,
-    responses((status = 204, description = "It was sent"))
+    responses((status = 204, description = "The signal was sent"))
 ))]
 pub(crate) async fn signal(
     State(api): State<Api>,
@@ -190,7 +190,7 @@ pub(crate) async fn signal(
     params(
         ("id" = ProcessId, Path, description = "Chosen by the client")
     ),
-    responses((status = 204, description = "Its process tree is killed"))
+    responses((status = 204, description = "The process tree is killed"))
 ))]
 pub(crate) async fn kill(
     State(api): State<Api>,
@@ -211,7 +211,7 @@ pub(crate) async fn kill(
     params(
         ("id" = ProcessId, Path, description = "Chosen by the client")
     ),
-    responses((status = 204, description = "It was forgotten"))
+    responses((status = 204, description = "The process was discarded"))
 ))]
 pub(crate) async fn acknowledge(
     State(api): State<Api>,

@@ -26,7 +26,7 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Vec<SessionInfo>> {
     params(
         ("name" = protocol::SessionName, Path, description = "Name of the session")
     ),
-    responses((status = 204, description = "It was ended"))
+    responses((status = 204, description = "The shell was terminated"))
 ))]
 pub(crate) async fn end(
     State(api): State<Api>,

@@ -170,8 +170,8 @@ fn parts(
     ),
     request_body(content = crate::openapi::Bytes, content_type = "application/octet-stream"),
     responses(
-        (status = 200, description = "It was replaced", body = FileStatus),
-        (status = 201, description = "It is new", body = FileStatus)
+        (status = 200, description = "The file was replaced", body = FileStatus),
+        (status = 201, description = "The file was created", body = FileStatus)
     )
 ))]
 pub(super) async fn upload(

@@ -60,7 +60,7 @@ pub(super) async fn list(
     params(
         RemoveQuery
     ),
-    responses((status = 204, description = "It was removed"))
+    responses((status = 204, description = "The path was removed"))
 ))]
 pub(super) async fn remove(
     State(api): State<Api>,
@@ -93,8 +93,8 @@ pub(super) async fn rename(
     path = "/v1/files/mkdir",
     request_body = MakeFolderRequest,
     responses(
-        (status = 200, description = "It existed", body = FileStatus),
-        (status = 201, description = "It is new", body = FileStatus)
+        (status = 200, description = "The folder existed", body = FileStatus),
+        (status = 201, description = "The folder was created", body = FileStatus)
     )
 ))]
 pub(super) async fn make_folder(

@@ -62,7 +62,7 @@ pub(super) async fn download(
         PathQuery
     ),
     request_body(content = crate::openapi::Bytes, content_type = "application/x-tar"),
-    responses((status = 204, description = "It was unpacked"))
+    responses((status = 204, description = "The archive was unpacked"))
 ))]
 pub(super) async fn upload(
     State(api): State<Api>,
