@@ -21,32 +21,10 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("sandbox", &["engine", "protocol", "tls"]),
     ("storage", &["engine", "protocol"]),
     ("conversations", &["engine", "protocol"]),
-    ("server", &["conversations", "engine", "protocol"]),
-    (
-        "orchestrator",
-        &["browser", "conversations", "engine", "llm", "mcp", "sandbox", "server", "storage", "protocol"],
-    ),
-    (
-        "tests",
-        &[
-            "action-server",
-            "browser",
-            "engine",
-            "llm",
-            "mcp",
-            "orchestrator",
-            "protocol",
-            "sandbox",
-            "server",
-            "storage",
-        ],
-    ),
+    ("orchestrator", &["browser", "conversations", "engine", "llm", "mcp", "sandbox", "storage", "protocol"]),
+    ("tests", &["browser", "engine", "llm", "mcp", "protocol", "sandbox", "storage"]),
     ("ci", &[]),
 ];
-
-/// Adapters, which never depend on each other.
-#[cfg(test)]
-const ADAPTERS: &[&str] = &["browser", "llm", "mcp", "sandbox", "storage", "server"];
 
 /// The only crate whose normal dependencies may enable the engine's fakes.
 const TESTS: &str = "tests";
@@ -79,12 +57,12 @@ fn faults_of(package: &Package, members: &[&Package]) -> Vec<String> {
     for edge in ours {
         let to = edge.name.as_str();
         // A crate may name itself in its dev-dependencies, to enable a feature for its own tests.
-        let itself = to == from && edge.kind == Some(DependencyKind::Dev);
-        if !allowed.contains(&to) && !itself {
+        let is_itself = to == from && edge.kind == Some(DependencyKind::Dev);
+        if !allowed.contains(&to) && !is_itself {
             faults.push(format!("{from} must not depend on {to}"));
         }
-        let fakes = to == "engine" && edge.features.iter().any(|feature| feature == "testing");
-        if fakes && from != TESTS && edge.kind != Some(DependencyKind::Dev) {
+        let enables_fakes = to == "engine" && edge.features.iter().any(|feature| feature == "testing");
+        if enables_fakes && from != TESTS && edge.kind != Some(DependencyKind::Dev) {
             faults.push(format!("{from} enables engine's `testing` outside its dev-dependencies"));
         }
     }
@@ -96,6 +74,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    /// Adapters, which never depend on each other.
+    const ADAPTERS: &[&str] = &["browser", "llm", "mcp", "sandbox", "storage"];
 
     fn package(name: &str, dependencies: &Value) -> Package {
         serde_json::from_value(json!({
