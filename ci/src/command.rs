@@ -32,7 +32,7 @@ pub(crate) fn stream(command: &mut Command, operation: &str) -> Result<()> {
 pub(crate) fn pass_through(command: &mut Command, operation: &str) -> Result<()> {
     interrupt::check()?;
     let mut child = spawn(command, operation)?;
-    let status = wait(&mut child, StopCondition::Interrupted).with_context(|| operation.to_owned())?;
+    let status = wait(&mut child, &StopCondition::Interrupted).with_context(|| operation.to_owned())?;
     succeeded(status, operation, "")
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn capture_with_status(command: &mut Command, operation: &str) -> Res
     interrupt::check()?;
     let mut child = spawn(command.stdout(Stdio::piped()), operation)?;
     let out = read_in_background(child.stdout.take());
-    let status = wait(&mut child, StopCondition::Interrupted).with_context(|| operation.to_owned())?;
+    let status = wait(&mut child, &StopCondition::Interrupted).with_context(|| operation.to_owned())?;
     Ok((status, into_text(out)))
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn capture_with_timeout(
 pub(crate) fn spawn(command: &mut Command, operation: &str) -> Result<Child> {
     command.stdin(Stdio::null()).process_group(0);
     let program = command.get_program().to_owned();
-    command.spawn().with_context(|| format!("{operation}: starting {}", program.display()))
+    command.spawn().with_context(|| format!("{operation}: cannot start {}", program.display()))
 }
 
 /// Terminates a child and its process group, and kills them after the grace period.
@@ -79,7 +79,7 @@ pub(crate) fn terminate(child: &mut Child) -> Result<ExitStatus> {
         thread::sleep(POLL_INTERVAL);
     }
     signal_group(child, Signal::SIGKILL);
-    child.wait().context("waiting for a killed child")
+    child.wait().context("cannot wait for a killed child")
 }
 
 enum StopCondition {
@@ -101,7 +101,7 @@ fn collect(command: &mut Command, operation: &str, until: StopCondition) -> Resu
     let mut child = spawn(command, operation)?;
     let out = read_in_background(child.stdout.take());
     let err = read_in_background(child.stderr.take());
-    let status = wait(&mut child, until).with_context(|| operation.to_owned())?;
+    let status = wait(&mut child, &until).with_context(|| operation.to_owned())?;
     let (out, err) = (into_text(out), into_text(err));
     succeeded(status, operation, &err)?;
     Ok(out)
@@ -123,8 +123,7 @@ fn into_text(reader: JoinHandle<Vec<u8>>) -> String {
     String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "each wait has a condition of its own")]
-fn wait(child: &mut Child, until: StopCondition) -> Result<ExitStatus> {
+fn wait(child: &mut Child, until: &StopCondition) -> Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);

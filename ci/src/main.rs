@@ -47,7 +47,7 @@ fn run() -> Result<ExitCode> {
     match Invocation::parse(std::env::args().skip(1))? {
         Invocation::Help => report::help()?,
         Invocation::Checks { steps, style } => return step::run_all(&Workspace::find()?, &steps, style),
-        Invocation::Engine { folder } => engine::run(&Workspace::find()?, folder)?,
+        Invocation::Engine { folder } => engine::run(&Workspace::find()?, folder.as_deref())?,
         Invocation::Bench { arguments } => bench::run(&Workspace::find()?, &arguments)?,
     }
     Ok(ExitCode::SUCCESS)

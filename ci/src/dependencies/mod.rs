@@ -59,7 +59,7 @@ fn licence(package: &Package) -> Option<String> {
     match policy::allows_licence(expression) {
         Ok(true) => None,
         Ok(false) => Some(format!("{}: licence {expression} is not on the list", package.name)),
-        Err(error) => Some(format!("{}: reading its licence {expression:?}: {error:#}", package.name)),
+        Err(error) => Some(format!("{}: cannot parse its licence {expression:?}: {error:#}", package.name)),
     }
 }
 

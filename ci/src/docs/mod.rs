@@ -1,8 +1,8 @@
 //! Step `docs`: checks the documentation against the repository.
 //!
 //! Links of Markdown files lead to files and headings of this repository. Command lines parse, and the tables of the
-//! configuration are complete. The README and `.ci/run` name the same test command. No file contains
-//! a path of the author's machine or the host of a package registry. `cargo doc` has no warnings.
+//! configuration are complete. The README and `.ci/run` name the same test command. No file contains a path of the author's
+//! machine or the host of a package registry. `cargo doc` has no warnings.
 
 mod commands;
 mod links;
@@ -21,8 +21,8 @@ use crate::workspace::Workspace;
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let files = workspace.files()?;
     let mut faults = faults_of_pages(workspace, &files)?;
-    faults.extend(test_command(workspace));
-    faults.extend(traces(workspace, &files)?);
+    faults.extend(fault_of_test_command(workspace));
+    faults.extend(faults_of_traces(workspace, &files)?);
     faults.extend(commands::fault_of_program(workspace)?);
     faults.iter().for_each(|fault| report::note(fault));
     run_cargo_doc(workspace)?;
@@ -43,7 +43,7 @@ fn faults_of_pages(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Strin
 }
 
 /// Compares the test command of the README with that of `.ci/run`. A missing file counts as one without a command.
-fn test_command(workspace: &Workspace) -> Option<String> {
+fn fault_of_test_command(workspace: &Workspace) -> Option<String> {
     let [script, readme] =
         [".ci/run", "README.md"].map(|file| workspace.read(Path::new(file)).unwrap_or_default());
     disagreement(&script, &readme)
@@ -63,7 +63,7 @@ fn is_comment(rest: &str) -> bool {
     rest.trim().is_empty() || rest.trim_start().starts_with('#')
 }
 
-fn traces(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
+fn faults_of_traces(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| traces::is_checked(file)) {
         let bytes = std::fs::read(workspace.root.join(file))

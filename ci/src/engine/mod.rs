@@ -6,7 +6,7 @@ mod daemon;
 mod docker;
 mod images;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -150,10 +150,9 @@ fn find_engine() -> Option<Docker> {
 }
 
 /// Runs `cargo ci engine`: a private engine with the images, until ^C.
-#[expect(clippy::needless_pass_by_value, reason = "the engine owns the folder")]
-pub(crate) fn run(workspace: &Workspace, folder: Option<PathBuf>) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, folder: Option<&Path>) -> Result<()> {
     let mut engine =
-        ContainerEngine::private(folder.as_deref(), workspace).context("starting a container engine")?;
+        ContainerEngine::private(folder, workspace).context("cannot start a container engine")?;
     engine.missing_images().iter().for_each(|missing| report::note(missing));
     for (name, value) in engine.variables() {
         report::print(&format!("export {name}={value}"))?;
