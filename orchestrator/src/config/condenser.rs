@@ -6,7 +6,7 @@ use engine::condenser::CondenserConfig;
 use serde_json::Value;
 
 use super::LlmSettings;
-use super::file::File;
+use super::file::ConfigFile;
 use super::settings::{ConfigError, Settings};
 
 /// The condenser, as configured.
@@ -22,7 +22,7 @@ pub(crate) struct CondenserSettings {
 
 impl CondenserSettings {
     /// Reads the section and the groups of its models. `settings` include the keys of the agent's section.
-    pub(super) fn read(settings: &Settings, file: &File) -> Result<Self, ConfigError> {
+    pub(super) fn read(settings: &Settings, file: &ConfigFile) -> Result<Self, ConfigError> {
         let is_default_enabled = settings.flag("core", "enable_default_condenser").unwrap_or(true);
         let section = settings.table("agent", "condenser").unwrap_or_else(|| settings.section("condenser"));
         if section.is_empty() {

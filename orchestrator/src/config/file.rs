@@ -5,9 +5,9 @@ use std::path::Path;
 
 use engine::agent::AgentDefinition;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
-use super::keys;
+use super::keys::{self, Key};
 use super::settings::{ConfigError, Origin, Settings};
 
 /// Maximum number of warnings about one file. Further ones are only counted.
@@ -18,7 +18,7 @@ const MAX_SHOWN_NAME: usize = 60;
 
 /// Content of a file, or of several that were merged.
 #[derive(Clone, Default)]
-pub(super) struct File {
+pub(super) struct ConfigFile {
     /// The sections' own keys.
     pub(super) base: Settings,
     /// The groups' keys, by section and name.
@@ -27,7 +27,7 @@ pub(super) struct File {
     pub(super) secrets: BTreeMap<String, toml::Value>,
 }
 
-impl File {
+impl ConfigFile {
     /// The keys of the group `[section.name]`. `None` if there is no such group.
     pub(super) fn group(&self, section: &str, name: &str) -> Option<&Settings> {
         self.groups.get(&(section.to_owned(), name.to_owned()))
@@ -79,14 +79,14 @@ impl File {
 }
 
 /// Parses the content of a file. Returns it with the warnings.
-pub(super) fn parse(path: &Path, content: Vec<u8>) -> Result<(File, Vec<String>), ConfigError> {
+pub(super) fn parse(path: &Path, content: Vec<u8>) -> Result<(ConfigFile, Vec<String>), ConfigError> {
     let text = String::from_utf8(content).map_err(|error| ConfigError::NotUtf8 {
         path: path.to_owned(),
         byte: error.utf8_error().valid_up_to(),
     })?;
     let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
     let mut reader =
-        FileReader { path, line_starts, file: File::default(), warnings: Vec::new(), more_warnings: 0 };
+        FileReader { path, line_starts, file: ConfigFile::default(), warnings: Vec::new(), more_warnings: 0 };
     let table = DeTable::parse(&text).map_err(|error| ConfigError::NotToml {
         path: path.to_owned(),
         line: reader.line(error.span().map_or(0, |span| span.start)),
@@ -101,7 +101,7 @@ pub(super) fn parse(path: &Path, content: Vec<u8>) -> Result<(File, Vec<String>)
 struct FileReader<'a> {
     path: &'a Path,
     line_starts: Vec<usize>,
-    file: File,
+    file: ConfigFile,
     warnings: Vec<String>,
     /// Number of warnings that exceed [`MAX_WARNINGS`].
     more_warnings: usize,
@@ -110,7 +110,7 @@ struct FileReader<'a> {
 impl FileReader<'_> {
     fn read_section(
         &mut self,
-        section: &Spanned<std::borrow::Cow<'_, str>>,
+        section: &Spanned<DeString<'_>>,
         value: Spanned<DeValue<'_>>,
     ) -> Result<(), ConfigError> {
         let name = section.get_ref().as_ref();
@@ -120,10 +120,7 @@ impl FileReader<'_> {
             return Ok(());
         };
         if name == "secrets" {
-            let secret = |(name, value): (Spanned<std::borrow::Cow<'_, str>>, Spanned<DeValue<'_>>)| {
-                (name.into_inner().into_owned(), to_value(value.into_inner()))
-            };
-            self.file.secrets = table.into_iter().map(secret).collect();
+            self.file.secrets = to_entries(table).collect();
             return Ok(());
         }
         if !keys::is_section(name) {
@@ -131,46 +128,42 @@ impl FileReader<'_> {
             return Ok(());
         }
         for (key, value) in table {
-            let is_group = keys::GROUPED.contains(&name)
-                && matches!(value.get_ref(), DeValue::Table(_))
-                && keys::find(name, key.get_ref()).is_none();
-            if is_group {
-                let DeValue::Table(group) = value.into_inner() else { continue };
-                let mut settings = Settings::default();
-                for (inner, value) in group {
-                    self.read_key(name, &inner, value, &mut settings)?;
+            match value.into_inner() {
+                DeValue::Table(group)
+                    if keys::GROUPED.contains(&name) && keys::find(name, key.get_ref()).is_none() =>
+                {
+                    let mut settings = Settings::default();
+                    for (key, value) in group {
+                        if let Some((known, origin)) = self.find_key(name, &key) {
+                            settings.set(known, to_value(value.into_inner()), origin)?;
+                        }
+                    }
+                    self.file.groups.insert((name.to_owned(), key.into_inner().into_owned()), settings);
                 }
-                self.file.groups.insert((name.to_owned(), key.get_ref().to_string()), settings);
-            } else {
-                let mut settings = std::mem::take(&mut self.file.base);
-                let read = self.read_key(name, &key, value, &mut settings);
-                self.file.base = settings;
-                read?;
+                value => {
+                    if let Some((known, origin)) = self.find_key(name, &key) {
+                        self.file.base.set(known, to_value(value), origin)?;
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    fn read_key(
-        &mut self,
-        section: &str,
-        key: &Spanned<std::borrow::Cow<'_, str>>,
-        value: Spanned<DeValue<'_>>,
-        settings: &mut Settings,
-    ) -> Result<(), ConfigError> {
+    /// Finds a key of a section. Warns about an older name and an unknown key, for which it returns `None`.
+    fn find_key(&mut self, section: &str, key: &Spanned<DeString<'_>>) -> Option<(Key, Origin)> {
         let name = key.get_ref().as_ref();
         let line = self.line(key.span().start);
         let Some(known) = keys::find(section, name) else {
             self.warn_unknown(line, &format!("key {section}.{}", shown(name)), || {
                 keys::nearest(section, name)
             });
-            return Ok(());
+            return None;
         };
         if let Some(newer) = keys::current_name(section, name) {
             self.warn(line, &format!("{section}.{name} is an older name of {newer}"));
         }
-        let origin = Origin::File(self.path.to_owned(), line);
-        settings.set(known, to_value(value.into_inner()), origin)
+        Some((known, Origin::File(self.path.to_owned(), line)))
     }
 
     fn warn_unknown(&mut self, line: usize, subject: &str, nearest: impl FnOnce() -> Option<&'static str>) {
@@ -188,7 +181,7 @@ impl FileReader<'_> {
         }
     }
 
-    fn finish(mut self) -> (File, Vec<String>) {
+    fn finish(mut self) -> (ConfigFile, Vec<String>) {
         if self.more_warnings > 0 {
             self.warnings.push(format!("{}: {} more warnings", self.path.display(), self.more_warnings));
         }
@@ -222,11 +215,10 @@ fn to_value(value: DeValue<'_>) -> toml::Value {
         DeValue::Array(values) => {
             toml::Value::Array(values.into_iter().map(|value| to_value(value.into_inner())).collect())
         }
-        DeValue::Table(table) => toml::Value::Table(
-            table
-                .into_iter()
-                .map(|(key, value)| (key.into_inner().into_owned(), to_value(value.into_inner())))
-                .collect(),
-        ),
+        DeValue::Table(table) => toml::Value::Table(to_entries(table).collect()),
     }
+}
+
+fn to_entries(table: DeTable<'_>) -> impl Iterator<Item = (String, toml::Value)> {
+    table.into_iter().map(|(key, value)| (key.into_inner().into_owned(), to_value(value.into_inner())))
 }

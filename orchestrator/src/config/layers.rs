@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Overrides;
 use super::environment;
-use super::file::{self, File};
+use super::file::{self, ConfigFile};
 use super::host::{expand_home, home};
 use super::settings::ConfigError;
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
@@ -21,7 +21,7 @@ const FOLDER_FILE: &str = "config.toml";
 
 /// The merged files, and the trust in each.
 pub(super) struct Layers {
-    pub(super) file: File,
+    pub(super) file: ConfigFile,
     pub(super) warnings: Vec<String>,
     /// The files that take full effect.
     pub(super) files: Vec<Fingerprint>,
@@ -129,7 +129,7 @@ impl Layers {
 fn parse(
     path: &Path,
     content: std::io::Result<Vec<u8>>,
-) -> Result<(File, Vec<String>, Fingerprint), ConfigError> {
+) -> Result<(ConfigFile, Vec<String>, Fingerprint), ConfigError> {
     let content = content.map_err(|source| unreadable(path, source))?;
     let fingerprint = Fingerprint::new(path, &content).map_err(|source| unreadable(path, source))?;
     let (file, warnings) = file::parse(path, content)?;
@@ -137,7 +137,10 @@ fn parse(
 }
 
 /// Opens the trust store in the state folder of the user's own configuration. No other file can move it.
-fn open_trust(file: &File, variable: &impl Fn(&str) -> Option<String>) -> Result<TrustStore, ConfigError> {
+fn open_trust(
+    file: &ConfigFile,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<TrustStore, ConfigError> {
     let mut settings = file.base.clone();
     settings.overlay(environment::read(variable)?);
     let state_dir = state_dir(&settings, variable)?;

@@ -8,7 +8,7 @@ use llm::{LlmConfig, RetryPolicy};
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::file::File;
+use super::file::ConfigFile;
 use super::settings::{ConfigError, Settings};
 use super::{AgentSettings, Overrides};
 
@@ -85,7 +85,7 @@ impl LlmSettings {
     /// The agent's model. `--model` and the agent's `llm_config` name a group `[llm.NAME]`, or else a model.
     pub(super) fn read_agent(
         mut settings: Settings,
-        file: &File,
+        file: &ConfigFile,
         overrides: &Overrides,
         agent: &AgentSettings,
         warnings: &mut Vec<String>,
@@ -108,7 +108,7 @@ impl LlmSettings {
     }
 
     /// The model that generates titles. `None` if titles are not generated.
-    pub(super) fn read_title(settings: &Settings, file: &File) -> Result<Option<Self>, ConfigError> {
+    pub(super) fn read_title(settings: &Settings, file: &ConfigFile) -> Result<Option<Self>, ConfigError> {
         let Some(name) = settings.text("core", "title_llm_config") else { return Ok(None) };
         let Some(group) = file.group("llm", &name) else { return Err(ConfigError::NoTitleModel(name)) };
         let mut settings = settings.clone();
@@ -118,7 +118,7 @@ impl LlmSettings {
     }
 
     /// The model that applies drafted edits. `None` if the agent's own model does.
-    pub(super) fn read_draft_editor(settings: &Settings, file: &File) -> Option<Self> {
+    pub(super) fn read_draft_editor(settings: &Settings, file: &ConfigFile) -> Option<Self> {
         file.group("llm", DRAFT_EDITOR).map(|group| Self::from_group(settings, group))
     }
 }

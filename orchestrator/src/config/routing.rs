@@ -1,7 +1,7 @@
 //! `[model_routing]`, or the router of an agent's section: a cheaper model for the requests that it supports.
 
 use super::LlmSettings;
-use super::file::File;
+use super::file::ConfigFile;
 use super::settings::{ConfigError, Settings};
 
 /// V0's only router that chooses between models.
@@ -11,7 +11,7 @@ const MULTIMODAL: &str = "multimodal_router";
 const V0_GROUP: &str = "secondary_model";
 
 /// Reads the secondary model. `None` without a router. `settings` include the keys of the agent's section.
-pub(super) fn read(settings: &Settings, file: &File) -> Result<Option<LlmSettings>, ConfigError> {
+pub(super) fn read(settings: &Settings, file: &ConfigFile) -> Result<Option<LlmSettings>, ConfigError> {
     let own = settings.table("agent", "model_routing");
     let own = own.and_then(|table| Some(table.get("router_name")?.as_str()?.to_owned()));
     match own.or_else(|| settings.text("model_routing", "router_name")).as_deref() {
