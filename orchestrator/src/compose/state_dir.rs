@@ -103,12 +103,12 @@ impl StateDir {
         &self.0
     }
 
-    /// Secret that sandbox keys are derived from. Created at the first start.
+    /// Returns the secret that sandbox keys are derived from. Created at the first start.
     pub(super) fn secret(&self) -> anyhow::Result<HostSecret> {
         let path = self.0.join("secret");
-        let context = || format!("reading the host's secret in {}", path.display());
+        let context = || format!("cannot read the host's secret in {}", path.display());
         if !path.exists() {
-            self.make_secret(&path).with_context(context)?;
+            self.create_secret(&path).with_context(context)?;
         }
         let mut bytes = [0; 32];
         File::open(&path).and_then(|mut file| file.read_exact(&mut bytes)).with_context(context)?;
@@ -116,7 +116,7 @@ impl StateDir {
     }
 
     /// Writes the secret atomically, and never replaces that of a concurrent process.
-    fn make_secret(&self, path: &Path) -> anyhow::Result<()> {
+    fn create_secret(&self, path: &Path) -> anyhow::Result<()> {
         let mut bytes = [0; 32];
         let random = ring::rand::SystemRandom::new();
         ring::rand::SecureRandom::fill(&random, &mut bytes)
@@ -185,14 +185,14 @@ impl Drop for Lock {
 
 /// Whether an open file is still the one at this path. A file that was removed before it was locked excludes no other process.
 fn is_still_at(file: &File, path: &Path) -> bool {
-    let identity = |about: std::fs::Metadata| (about.dev(), about.ino());
+    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let opened = file.metadata().map(identity);
-    matches!((opened, path.metadata().map(identity)), (Ok(opened), Ok(there)) if opened == there)
+    matches!((opened, path.metadata().map(identity)), (Ok(opened), Ok(current)) if opened == current)
 }
 
 fn create_private_folder(path: &Path) -> anyhow::Result<()> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("cannot create the folder {}", path.display()))
+    let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    created.with_context(|| format!("cannot create the folder {}", path.display()))
 }
 
 #[cfg(test)]
@@ -206,23 +206,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state_dir = StateDir::open(folder.path()).unwrap();
         let id: ConversationId = "one".parse().unwrap();
-        let (is_held, had) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let (is_held, lock_count) = (AtomicBool::new(false), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200 {
                         // Another open file is another process to the kernel.
                         let Ok(lock) = state_dir.lock(&id) else { continue };
-                        assert!(!is_held.swap(true, Ordering::SeqCst), "two have it");
+                        assert!(!is_held.swap(true, Ordering::SeqCst), "two holders");
                         assert!(state_dir.is_locked(&id));
-                        had.fetch_add(1, Ordering::SeqCst);
+                        lock_count.fetch_add(1, Ordering::SeqCst);
                         is_held.store(false, Ordering::SeqCst);
                         drop(lock);
                     }
                 });
             }
         });
-        assert!(had.into_inner() > 0);
+        assert!(lock_count.into_inner() > 0);
         assert!(!state_dir.is_locked(&id));
         assert_eq!(folder.path().join("locks").read_dir().unwrap().count(), 0);
     }

@@ -84,7 +84,7 @@ async fn show_output(mut from: impl AsyncRead + Unpin) -> anyhow::Result<Process
             anyhow::bail!("the sandbox closed the terminal without reporting an exit code");
         }
         decoder.push(buffer.get(..count).unwrap_or_default());
-        while let Some(output) = decoder.next_frame().context("cannot read the terminal's output")? {
+        while let Some(output) = decoder.next_frame().context("cannot decode the terminal's output")? {
             match output {
                 TerminalOutput::Output(bytes) => print::bytes(&bytes)?,
                 TerminalOutput::Exit(exit) => return Ok(*exit),

@@ -121,7 +121,7 @@ async fn upload(sandbox: &dyn Sandbox, source: &Path, path: &str) -> anyhow::Res
         let progress = CopyProgress::new(None);
         let (archive, packing) = pack::pack(source.to_owned());
         sandbox.files()?.upload(&target, TransferKind::Tree, None, progress.track(archive)).await?;
-        return packing.await.context("packing");
+        return packing.await.context("cannot pack");
     }
     if !metadata.is_file() {
         return Err(UsageError(format!("{} is neither a file nor a folder", source.display())).into());
@@ -200,7 +200,7 @@ async fn download_to_stdout(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result
 
 /// Writes a temporary file and renames it, so that the target is never incomplete.
 async fn save(mut content: ByteSource, target: &Path, mode: FileMode) -> anyhow::Result<()> {
-    let context = || format!("writing {}", target.display());
+    let context = || format!("cannot write {}", target.display());
     let folder = match target.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),

@@ -40,15 +40,14 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLO
 /// Unpacks into `target`, which is created if it does not exist.
 pub(super) async fn unpack(archive: ByteSource, target: PathBuf) -> anyhow::Result<SkippedEntries> {
     let archive = SyncIoBridge::new(archive);
-    spawn_blocking(move || unpack_blocking(archive, &target)).await.context("unpacking")?
+    spawn_blocking(move || unpack_blocking(archive, &target)).await.context("cannot unpack")?
 }
 
 fn unpack_blocking(archive: impl Read, target: &Path) -> anyhow::Result<SkippedEntries> {
-    match std::fs::create_dir(target) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(error).with_context(|| format!("cannot create {}", target.display()));
-        }
-        _ => {}
+    if let Err(error) = std::fs::create_dir(target)
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        return Err(error).with_context(|| format!("cannot create {}", target.display()));
     }
     let root = rustix::fs::openat(CWD, target, FOLDER, Mode::empty())
         .with_context(|| format!("cannot open the folder {}", target.display()))?;
