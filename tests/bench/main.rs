@@ -9,10 +9,10 @@
 
 mod bare_http;
 mod conversation;
+mod docker;
 mod exec;
 mod figure;
 mod load;
-mod placement;
 mod report;
 mod server;
 mod shell;
@@ -43,7 +43,7 @@ const GROUPS: [BenchmarkGroup; 8] = [
     ("server", |report| server::measure(report).boxed()),
     ("load", |report| load::measure(report).boxed()),
     ("exec", |report| exec::measure(report).boxed()),
-    ("placement", |report| placement::measure(report).boxed()),
+    ("docker", |report| docker::measure(report).boxed()),
     ("store", |report| store::measure(report).boxed()),
     ("steps", |report| steps::measure(report).boxed()),
     ("ssh", |report| ssh::measure(report).boxed()),

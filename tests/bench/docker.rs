@@ -1,6 +1,6 @@
-//! Creation of a sandbox in a container up to its first result, compared with the engine's command line.
+//! Sandboxes in containers: creation up to the first result, compared with `docker run`, the warm pool, and a round trip.
 //!
-//! Both are measured in turns, so that other load affects them equally. Skipped without an engine.
+//! Creation and `docker run` are measured in turns, so that other load affects them equally. Skipped without an engine.
 
 use std::time::{Duration, Instant};
 
@@ -21,27 +21,23 @@ const POOL_SIZE: usize = 4;
 const POOL_ROUNDS: usize = 3;
 
 pub(crate) async fn measure(report: BenchmarkReport) {
-    let Some(backend) = DockerBackend::busybox() else {
-        return report.skip("placement", "no container engine");
+    let (Some(backend), Some(remote)) = (DockerBackend::busybox(), DockerBackend::busybox()) else {
+        return report.skip("docker", "no container engine");
     };
     let mounting = backend.provider();
-    let far = DockerBackend::busybox().map(DockerBackend::behind_tcp);
-    let uploading = match far {
-        Some(far) => far.await.provider(),
-        None => return report.skip("placement", "no container engine"),
-    };
+    let uploading = remote.behind_tcp().await.provider();
     // Warms up what is queried only once, such as the engine's version.
     for provider in [&mounting, &uploading] {
-        place(&**provider, &backend).await;
+        first_result(&**provider, &backend).await;
     }
     let (mut floor, mut mounted, mut uploaded) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..report.repetitions(ROUNDS) {
         floor.push(docker_run(&backend).await);
-        mounted.push(place(&*mounting, &backend).await);
-        uploaded.push(place(&*uploading, &backend).await);
+        mounted.push(first_result(&*mounting, &backend).await);
+        uploaded.push(first_result(&*uploading, &backend).await);
     }
     let floor = quantile_ms(&mut floor, 0.5);
-    let mut adopted = adopt(&backend, report.repetitions(POOL_ROUNDS)).await;
+    let (mut created, mut answered) = warm_pool(&backend, report.repetitions(POOL_ROUNDS)).await;
     let mut trips = round_trips(&*mounting, &backend, report.repetitions(ROUND_TRIPS)).await;
     report.add_all([
         Figure::within(
@@ -60,13 +56,13 @@ pub(crate) async fn measure(report: BenchmarkReport) {
         ),
         Figure::below(
             "docker, warm pool: create to sandbox, p50",
-            quantile_ms(&mut adopted.0, 0.5),
+            quantile_ms(&mut created, 0.5),
             "ms",
             30.0,
         ),
         Figure::plain(
             "docker, warm pool: create to first result, p50",
-            quantile_ms(&mut adopted.1, 0.5),
+            quantile_ms(&mut answered, 0.5),
             "ms",
         ),
         Figure::below("HTTP round trip over exec stdio, p50", quantile_ms(&mut trips, 0.5), "ms", 1.0),
@@ -82,7 +78,8 @@ async fn docker_run(backend: &DockerBackend) -> Duration {
     started.elapsed()
 }
 
-async fn place(provider: &dyn SandboxProvider, backend: &DockerBackend) -> Duration {
+/// Measures the time until a new sandbox has run its first command.
+async fn first_result(provider: &dyn SandboxProvider, backend: &DockerBackend) -> Duration {
     let started = Instant::now();
     let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
@@ -92,52 +89,52 @@ async fn place(provider: &dyn SandboxProvider, backend: &DockerBackend) -> Durat
 }
 
 async fn remove(provider: &dyn SandboxProvider, sandbox: Box<dyn Sandbox>) {
-    let name = sandbox.lease().sandbox_id.clone();
+    let id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
-    provider.destroy(&name).await.unwrap();
+    provider.destroy(&id).await.unwrap();
 }
 
-/// Until there is a sandbox, and until its first command has ended.
-async fn adopt(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
+/// Measures sandboxes from the warm pool: the times until they are created, and until they have run their first command.
+async fn warm_pool(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
     let provider = DockerProvider::new(DockerConfig {
         owner: format!("bench-{}", std::process::id()),
         pool: Some(Pool { size: POOL_SIZE, image: None }),
         ..backend.config()
     });
-    let (mut placed, mut answered) = (Vec::new(), Vec::new());
+    let (mut created, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         wait_until_full(&provider).await;
         for _ in 0..POOL_SIZE {
             let spec = SandboxSpec { resources: ResourceLimits::default(), ..spec(backend) };
             let started = Instant::now();
             let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
-            let took = started.elapsed();
+            let creation_time = started.elapsed();
             assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
-            let ended = started.elapsed();
+            let answer_time = started.elapsed();
             if backend.is_from_pool(&sandbox.lease().sandbox_id).await {
-                placed.push(took);
-                answered.push(ended);
+                created.push(creation_time);
+                answered.push(answer_time);
             }
             remove(&provider, sandbox).await;
         }
     }
     provider.wait_for_cleanup().await;
-    (placed, answered)
+    (created, answered)
 }
 
 async fn wait_until_full(provider: &DockerProvider) {
     let is_full = async || {
-        let placed = provider.list().await.unwrap();
-        placed.iter().filter(|spare| spare.condition == SandboxState::Running).count() == POOL_SIZE
+        let entries = provider.list().await.unwrap();
+        entries.iter().filter(|entry| entry.condition == SandboxState::Running).count() == POOL_SIZE
     };
     while !is_full().await {
         sleep(Duration::from_millis(50)).await;
     }
-    // The last one runs and may not be connected yet; one that is not is not counted.
+    // The last entry runs but may not be connected yet. A sandbox that is created meanwhile does not come from the pool.
     sleep(Duration::from_millis(300)).await;
 }
 
-/// Cancels of what was never asked for: an answer of a few bytes.
+/// Measures requests that do nothing: cancels of an unknown action.
 async fn round_trips(provider: &dyn SandboxProvider, backend: &DockerBackend, count: usize) -> Vec<Duration> {
     let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
     let mut trips = Vec::new();
