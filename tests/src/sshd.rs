@@ -53,7 +53,7 @@ impl Sshd {
         let reason = match (missing, is_root) {
             (None, true) => return Some(Self::start_as_root(options)),
             (Some(program), _) => format!("no {program}"),
-            (None, false) => "not root, who can add an account".into(),
+            (None, false) => "only root can add an account".into(),
         };
         assert!(
             std::env::var_os("CI").is_none_or(|ci| ci != "true"),
@@ -75,16 +75,16 @@ impl Sshd {
         }
         std::fs::create_dir_all(path.join("client/.ssh")).unwrap();
         new_key(&path.join("host_key"), "ed25519", "");
-        let own = path.join("client/.ssh/id_ed25519");
-        new_key(&own, "ed25519", "");
-        std::fs::copy(own.with_extension("pub"), path.join("authorized_keys")).unwrap();
+        let client_key = path.join("client/.ssh/id_ed25519");
+        new_key(&client_key, "ed25519", "");
+        std::fs::copy(client_key.with_extension("pub"), path.join("authorized_keys")).unwrap();
         std::fs::set_permissions(path.join("authorized_keys"), std::fs::Permissions::from_mode(0o644))
             .unwrap();
 
         let accounts = std::fs::read_to_string("/etc/passwd").unwrap();
         let shell = options.shell.unwrap_or("/bin/sh");
-        let own = format!("{USER}:*:{UID}:{UID}::{}:{shell}\n", home.display());
-        std::fs::write(path.join("passwd"), format!("{}\n{own}", accounts.trim_end())).unwrap();
+        let account = format!("{USER}:*:{UID}:{UID}::{}:{shell}\n", home.display());
+        std::fs::write(path.join("passwd"), format!("{}\n{account}", accounts.trim_end())).unwrap();
         if let Some(words) = options.uname {
             let program = path.join("bin/uname");
             std::fs::create_dir(path.join("bin")).unwrap();
@@ -168,11 +168,11 @@ impl Sshd {
     /// Stops the server and its sessions, but not the processes that sessions detached.
     pub fn stop(&self) {
         let Some(mut child) = self.process.lock().unwrap().take() else { return };
-        let mut ending = vec![child.id()];
-        while let Some(pid) = ending.pop() {
+        let mut pids = vec![child.id()];
+        while let Some(pid) = pids.pop() {
             let children =
                 std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-            ending.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+            pids.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
             let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL); // may have exited already
         }

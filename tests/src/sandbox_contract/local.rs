@@ -224,7 +224,7 @@ impl FaultInjection for LocalBackend {
     }
 
     async fn kill(&self, sandbox: &SandboxId) {
-        // Kills all at once: a server that survives its shell would report the completion of the action.
+        // Stops all processes first: a server that survives its shell would report the completion of the action.
         self.send(sandbox, Signal::STOP);
         self.send(sandbox, Signal::KILL);
     }

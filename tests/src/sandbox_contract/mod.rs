@@ -173,7 +173,7 @@ pub fn command_result(observation: Observation, output: &OutputRecorder) -> Comm
 
 /// Collects output and checks that each byte arrives once and in order.
 #[derive(Debug, Clone, Default)]
-pub struct OutputRecorder(Arc<Mutex<(u64, Vec<u8>)>>);
+pub struct OutputRecorder(Arc<Mutex<Vec<u8>>>);
 
 impl OutputRecorder {
     /// Returns the callback that receives output.
@@ -183,9 +183,8 @@ impl OutputRecorder {
             let mut output = output.0.lock().unwrap();
             match chunk {
                 OutputChunk::Bytes { offset, bytes } => {
-                    assert_eq!(offset, output.0, "output out of order");
-                    output.0 += bytes.len() as u64;
-                    output.1.extend_from_slice(bytes);
+                    assert_eq!(offset, output.len() as u64, "output out of order");
+                    output.extend_from_slice(bytes);
                 }
                 OutputChunk::Gap { from, to } => panic!("a gap from {from} to {to}"),
             }
@@ -194,7 +193,7 @@ impl OutputRecorder {
 
     /// Returns all output so far.
     pub fn bytes(&self) -> Vec<u8> {
-        self.0.lock().unwrap().1.clone()
+        self.0.lock().unwrap().clone()
     }
 
     /// Waits until the output contains a text.

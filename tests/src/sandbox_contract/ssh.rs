@@ -50,7 +50,7 @@ impl SshBackend {
             config_files: vec![home.join(".ssh/config")],
             global_known_hosts: Vec::new(),
             idle_timeout: Duration::from_secs(60),
-            ..SshConfig::new("far", home, "nobody-of-this-name", server, HostSecret::new([7; 32]))
+            ..SshConfig::new("far", home, "unused-user", server, HostSecret::new([7; 32]))
         }
     }
 
@@ -58,7 +58,7 @@ impl SshBackend {
         self.sshd.home().join(".glovebox/sandboxes").join(sandbox.as_str())
     }
 
-    fn send(&self, sandbox: &SandboxId, signal: Signal) {
+    fn signal_processes(&self, sandbox: &SandboxId, signal: Signal) {
         let processes = processes_of(&self.folder(sandbox));
         assert!(processes.len() >= 3, "a supervisor, a server and a shell: {processes:?}");
         for (process, _) in processes {
@@ -118,17 +118,17 @@ impl FaultInjection for SshBackend {
     }
 
     async fn kill(&self, sandbox: &SandboxId) {
-        // Kills all at once: a server that survives its shell would report the completion of the action.
-        self.send(sandbox, Signal::STOP);
-        self.send(sandbox, Signal::KILL);
+        // Stops all processes first: a server that survives its shell would report the completion of the action.
+        self.signal_processes(sandbox, Signal::STOP);
+        self.signal_processes(sandbox, Signal::KILL);
     }
 
     async fn freeze(&self, sandbox: &SandboxId) {
-        self.send(sandbox, Signal::STOP);
+        self.signal_processes(sandbox, Signal::STOP);
     }
 
     async fn thaw(&self, sandbox: &SandboxId) {
-        self.send(sandbox, Signal::CONT);
+        self.signal_processes(sandbox, Signal::CONT);
     }
 
     async fn small_folder(&self, sandbox: &SandboxLeased) -> Option<String> {

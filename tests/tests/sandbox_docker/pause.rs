@@ -25,7 +25,7 @@ async fn shell_processes_and_connection_survive_a_pause() {
         output.wait_for("started").await;
         provider.pausing().unwrap().pause(&name).await.unwrap();
         provider.pausing().unwrap().pause(&name).await.unwrap(); // idempotent
-        let found = provider.list().await.unwrap().into_iter().find(|placed| placed.sandbox == name);
+        let found = provider.list().await.unwrap().into_iter().find(|summary| summary.sandbox == name);
         assert_eq!(found.unwrap().condition, SandboxState::Paused);
         sleep(LONG_PAUSE).await;
         provider.pausing().unwrap().resume(&name).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bollard::query_parameters::RemoveVolumeOptions;
-use engine::sandbox::{ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, SandboxState, SandboxSummary};
+use engine::sandbox::{ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, SandboxState};
 use protocol::SandboxId;
 use sandbox::{DockerConfig, DockerProvider, Pool, pool_entry_holder};
 use tests::sandbox_contract::docker::DockerBackend;
@@ -20,21 +20,21 @@ fn pooled(backend: &DockerBackend, name: &str, size: usize, image: Option<String
     }
 }
 
-fn fitting(backend: &DockerBackend) -> SandboxSpec {
+/// Returns a spec that entries of the pool fit.
+fn poolable_spec(backend: &DockerBackend) -> SandboxSpec {
     SandboxSpec { resources: ResourceLimits::default(), ..spec(backend) }
 }
 
-/// Waits until the pool has this number of running entries.
-async fn spares(provider: &DockerProvider, count: usize) -> Vec<SandboxId> {
+/// Waits until the pool has this number of running entries, and returns their ids.
+async fn wait_until_filled(provider: &DockerProvider, count: usize) -> Vec<SandboxId> {
     let full = async {
         loop {
-            let placed = provider.list().await.unwrap();
-            let spares: Vec<SandboxSummary> =
-                placed.into_iter().filter(|placed| placed.conversation.is_none()).collect();
-            assert!(spares.len() <= count, "{spares:?}");
-            let are_running = spares.iter().all(|spare| spare.condition == SandboxState::Running);
-            if spares.len() == count && are_running {
-                return spares.into_iter().map(|spare| spare.sandbox).collect();
+            let mut entries = provider.list().await.unwrap();
+            entries.retain(|entry| entry.conversation.is_none());
+            assert!(entries.len() <= count, "{entries:?}");
+            let are_running = entries.iter().all(|entry| entry.condition == SandboxState::Running);
+            if entries.len() == count && are_running {
+                return entries.into_iter().map(|entry| entry.sandbox).collect();
             }
             sleep(Duration::from_millis(50)).await;
         }
@@ -43,32 +43,35 @@ async fn spares(provider: &DockerProvider, count: usize) -> Vec<SandboxId> {
 }
 
 /// Creates sandboxes until one comes from the pool: a running entry may not be connected yet.
-async fn adopted(backend: &DockerBackend, provider: &DockerProvider) -> (SandboxSpec, Box<dyn Sandbox>) {
+async fn create_from_pool(
+    backend: &DockerBackend,
+    provider: &DockerProvider,
+) -> (SandboxSpec, Box<dyn Sandbox>) {
     for _ in 0..20 {
-        let spec = fitting(backend);
+        let spec = poolable_spec(backend);
         let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
         if backend.is_from_pool(&sandbox.lease().sandbox_id).await {
             return (spec, sandbox);
         }
         remove(backend, sandbox).await;
     }
-    panic!("nothing was made ahead");
+    panic!("no sandbox comes from the pool");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
     let Some(backend) = DockerBackend::busybox() else { return };
-    let provider = DockerProvider::new(pooled(&backend, "adopt", 1, None));
-    let [spare] = &spares(&provider, 1).await[..] else { panic!("one pool entry") };
-    assert_eq!(pool_entry_holder(spare), Some("holder-1"));
+    let provider = DockerProvider::new(pooled(&backend, "lease", 1, None));
+    let [entry] = &wait_until_filled(&provider, 1).await[..] else { panic!("one pool entry") };
+    assert_eq!(pool_entry_holder(entry), Some("holder-1"));
 
-    let (spec, sandbox) = adopted(&backend, &provider).await;
+    let (spec, sandbox) = create_from_pool(&backend, &provider).await;
     assert_eq!(sandbox.lease().sandbox_id, backend.id_of(&spec));
     assert_eq!(run(&*sandbox, 1, "echo kept > file; cat file").await.content.trim(), "kept");
-    let placed = provider.list().await.unwrap();
+    let listed = provider.list().await.unwrap();
     assert!(
-        placed.iter().any(|placed| placed.conversation.as_ref() == Some(&spec.conversation)),
-        "{placed:?}"
+        listed.iter().any(|summary| summary.conversation.as_ref() == Some(&spec.conversation)),
+        "{listed:?}"
     );
 
     // A restarted host knows neither the pool nor the entry's original name.
@@ -80,7 +83,7 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
     assert_eq!(*found.lease(), lease);
 
     // A leftover sandbox is replaced by a pool entry too.
-    spares(&provider, 1).await;
+    wait_until_filled(&provider, 1).await;
     let second = provider.create(&spec, &|_| {}).await.unwrap();
     assert_ne!(second.lease().boot_id, lease.boot_id);
     assert_eq!(second.lease().sandbox_id, lease.sandbox_id);
@@ -95,15 +98,15 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
 async fn pool_is_not_used_when_spec_has_more_than_an_image() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = DockerProvider::new(pooled(&backend, "fits", 1, None));
-    spares(&provider, 1).await;
+    wait_until_filled(&provider, 1).await;
     let small = ResourceLimits { pids: 100, ..ResourceLimits::default() };
-    let stays = engine::sandbox::Lifetime::UntilRemoved;
+    let until_removed = engine::sandbox::Lifetime::UntilRemoved;
     let workspace = tempfile::tempdir().unwrap();
     for spec in [
-        SandboxSpec { resources: small, ..fitting(&backend) },
-        SandboxSpec { lifetime: stays, ..fitting(&backend) },
-        SandboxSpec { workspace: Some(workspace.path().into()), ..fitting(&backend) },
-        SandboxSpec { volumes: vec!["cache:/cache:ro".parse().unwrap()], ..fitting(&backend) },
+        SandboxSpec { resources: small, ..poolable_spec(&backend) },
+        SandboxSpec { lifetime: until_removed, ..poolable_spec(&backend) },
+        SandboxSpec { workspace: Some(workspace.path().into()), ..poolable_spec(&backend) },
+        SandboxSpec { volumes: vec!["cache:/cache:ro".parse().unwrap()], ..poolable_spec(&backend) },
     ] {
         let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
         assert!(!backend.is_from_pool(&sandbox.lease().sandbox_id).await, "{spec:?}");
@@ -118,13 +121,13 @@ async fn pool_is_not_used_when_spec_has_more_than_an_image() {
 async fn dead_pool_entry_is_replaced() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let provider = DockerProvider::new(pooled(&backend, "died", 1, None));
-    let dead = spares(&provider, 1).await;
+    let dead = wait_until_filled(&provider, 1).await;
     provider.destroy(&dead[0]).await.unwrap();
     // With or without the pool: a create never fails because of the pool and never waits for it.
-    let sandbox = provider.create(&fitting(&backend), &|_| {}).await.unwrap();
+    let sandbox = provider.create(&poolable_spec(&backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "echo here").await.content.trim(), "here");
     remove(&backend, sandbox).await;
-    assert_ne!(spares(&provider, 1).await, dead);
+    assert_ne!(wait_until_filled(&provider, 1).await, dead);
     drop(provider); // removes its pool entries
     let other = DockerProvider::new(DockerConfig { pool: None, ..pooled(&backend, "died", 1, None) });
     let gone = async {
@@ -140,7 +143,7 @@ async fn create_is_not_delayed_when_the_pool_cannot_be_filled() {
     let Some(backend) = DockerBackend::busybox() else { return };
     // No registry listens on this loopback port.
     let provider = DockerProvider::new(pooled(&backend, "none", 2, Some("127.0.0.1:1/no/image:1".into())));
-    let sandbox = provider.create(&fitting(&backend), &|_| {}).await.unwrap();
+    let sandbox = provider.create(&poolable_spec(&backend), &|_| {}).await.unwrap();
     assert!(!backend.is_from_pool(&sandbox.lease().sandbox_id).await);
     remove(&backend, sandbox).await;
     timeout(Duration::from_secs(10), provider.wait_for_cleanup()).await.unwrap();

@@ -19,8 +19,7 @@ fn leased_backend() -> SandboxHostBackend<LocalBackend> {
     SandboxHostBackend::over_local().unwrap()
 }
 
-/// Returns a client that does not retry.
-fn impatient(address: SocketAddr, secret: &str) -> RemoteRuntimeProvider {
+fn client_without_retries(address: SocketAddr, secret: &str) -> RemoteRuntimeProvider {
     let config =
         RemoteRuntimeConfig::new(format!("http://{address}").parse().unwrap(), secret.to_owned().into());
     RemoteRuntimeProvider::new(RemoteRuntimeConfig { enable_retries: false, ..config }).unwrap()
@@ -42,7 +41,7 @@ fn request(method: &str, path: &str, key: (&str, &str), body: impl Into<Bytes>) 
     request.header("content-type", "application/json").body(Full::new(body.into())).unwrap()
 }
 
-fn of_ann(method: &str, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+fn request_with_key(method: &str, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
     request(method, path, ("X-API-Key", SECRET), body)
 }
 
@@ -59,41 +58,44 @@ async fn key_has_a_quota_and_sees_only_its_own_sandboxes() {
         ..SandboxHostBackend::<LocalBackend>::host_config()
     };
     let address = backend.start_host(config);
-    let [ann, bob] = [SECRET, OTHER_SECRET].map(|secret| impatient(address, secret));
+    let [first_client, second_client] =
+        [SECRET, OTHER_SECRET].map(|secret| client_without_retries(address, secret));
     let [first, second] = [spec(&backend), spec(&backend)];
-    let sandbox = ann.create(&first, &|_| {}).await.unwrap();
-    let refused = error(ann.create(&second, &|_| {}).await).to_string();
+    let sandbox = first_client.create(&first, &|_| {}).await.unwrap();
+    let refused = error(first_client.create(&second, &|_| {}).await).to_string();
     assert!(refused.contains("429") && refused.contains("this key has 1 sandboxes"), "{refused}");
 
     // The other key has a separate sandbox for the same session.
-    let others = bob.create(&first, &|_| {}).await.unwrap();
+    let others = second_client.create(&first, &|_| {}).await.unwrap();
     run(&*sandbox, 1, "touch ours").await;
     assert_eq!(run(&*others, 1, "ls").await.content.trim(), "");
-    let listed = ann.list().await.unwrap();
+    let listed = first_client.list().await.unwrap();
     assert_eq!(listed.len(), 1);
     assert_eq!(
         (&listed[0].sandbox, listed[0].lifetime),
         (&sandbox.lease().sandbox_id, Lifetime::Conversation)
     );
 
-    let (_, ours) = ask(address, of_ann("GET", &format!("/sessions/{}", conversation(&first)), "")).await;
+    let (_, ours) =
+        ask(address, request_with_key("GET", &format!("/sessions/{}", conversation(&first)), "")).await;
     let stop = json!({"runtime_id": ours["runtime_id"]}).to_string();
     let (status, body) = ask(address, request("POST", "/stop", ("X-API-Key", OTHER_SECRET), stop)).await;
     assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("not_found")));
-    bob.destroy(&others.lease().sandbox_id).await.unwrap();
-    assert_eq!(bob.list().await.unwrap(), []);
+    second_client.destroy(&others.lease().sandbox_id).await.unwrap();
+    assert_eq!(second_client.list().await.unwrap(), []);
     assert_eq!(run(&*sandbox, 2, "ls").await.content.trim(), "ours");
 
-    ann.destroy(&sandbox.lease().sandbox_id).await.unwrap();
-    let sandbox = ann.create(&second, &|_| {}).await.unwrap();
-    ann.destroy(&sandbox.lease().sandbox_id).await.unwrap();
+    first_client.destroy(&sandbox.lease().sandbox_id).await.unwrap();
+    let sandbox = first_client.create(&second, &|_| {}).await.unwrap();
+    first_client.destroy(&sandbox.lease().sandbox_id).await.unwrap();
 }
 
 #[tokio::test]
 async fn request_is_refused_when_its_key_is_wrong_or_missing() {
     let backend = leased_backend();
     let address = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
-    let failed = error(impatient(address, "nobody-0123456789").create(&spec(&backend), &|_| {}).await);
+    let failed =
+        error(client_without_retries(address, "unknown-0123456789").create(&spec(&backend), &|_| {}).await);
     assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
     assert!(failed.to_string().contains("check sandbox.api_key"), "{failed}");
     for path in ["/list", "/sessions/x", "/runtime/x", "/registry_prefix", "/image_exists?image=a"] {
@@ -108,7 +110,7 @@ async fn request_is_refused_when_its_key_is_wrong_or_missing() {
 async fn excessive_request_is_refused_with_a_reason() {
     let backend = leased_backend();
     let address = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
-    let (status, _) = ask(address, of_ann("POST", "/start", vec![b' '; 5 << 20])).await;
+    let (status, _) = ask(address, request_with_key("POST", "/start", vec![b' '; 5 << 20])).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
     for body in [
         json!({"session_id": "x", "resource_factor": 2}),
@@ -118,7 +120,7 @@ async fn excessive_request_is_refused_with_a_reason() {
         json!({"session_id": "x".repeat(200)}),
         json!({"image": "x"}),
     ] {
-        let (status, reply) = ask(address, of_ann("POST", "/start", body.to_string())).await;
+        let (status, reply) = ask(address, request_with_key("POST", "/start", body.to_string())).await;
         assert_eq!((status, &reply["code"]), (StatusCode::BAD_REQUEST, &json!("invalid")), "{body}");
     }
     let mut spec = spec(&backend);
@@ -138,7 +140,7 @@ async fn v0_client_reaches_the_server_below_the_sandbox_url() {
         "image": "ours:1", "command": ["/openhands/micromamba/bin/micromamba", "run"], "working_dir": "/openhands/code/",
         "environment": {"DEBUG": "true"}, "session_id": "0123abcd", "resource_factor": 1,
     });
-    let (status, started) = ask(address, of_ann("POST", "/start", start.to_string())).await;
+    let (status, started) = ask(address, request_with_key("POST", "/start", start.to_string())).await;
     assert_eq!(
         (status, &started["status"], &started["pod_status"]),
         (StatusCode::OK, &json!("running"), &json!("ready"))
@@ -169,15 +171,17 @@ async fn v0_client_reaches_the_server_below_the_sandbox_url() {
     assert!(body["detail"].as_str().unwrap().contains("Upgrade: glovebox-stream"), "{body}");
 
     let runtime = json!({"runtime_id": started["runtime_id"]}).to_string();
-    let (_, found) =
-        ask(address, of_ann("GET", &format!("/runtime/{}", started["runtime_id"].as_str().unwrap()), ""))
-            .await;
+    let (_, found) = ask(
+        address,
+        request_with_key("GET", &format!("/runtime/{}", started["runtime_id"].as_str().unwrap()), ""),
+    )
+    .await;
     assert_eq!(found["pod_status"], json!("ready"));
-    let (status, body) = ask(address, of_ann("POST", "/pause", runtime.clone())).await;
+    let (status, body) = ask(address, request_with_key("POST", "/pause", runtime.clone())).await;
     assert_eq!((status, &body["code"]), (StatusCode::NOT_IMPLEMENTED, &json!("unsupported")));
-    let (status, _) = ask(address, of_ann("POST", "/stop", runtime)).await;
+    let (status, _) = ask(address, request_with_key("POST", "/stop", runtime)).await;
     assert_eq!(status, StatusCode::OK);
-    let (status, _) = ask(address, of_ann("GET", "/sessions/0123abcd", "")).await;
+    let (status, _) = ask(address, request_with_key("GET", "/sessions/0123abcd", "")).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
 }
 
