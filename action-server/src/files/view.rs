@@ -81,12 +81,12 @@ fn folder(files: &Files, path: &Path) -> Result<String, FileError> {
         if entries.len() > MAX_ENTRIES {
             break;
         }
-        entries.push(shown(files, &child));
+        entries.push(display_path(files, &child));
         // A subfolder that cannot be read is shown as empty.
         if files.is_folder(&child)
             && let Ok((grandchildren, _)) = visible_entries(files, &child)
         {
-            entries.extend(grandchildren.iter().map(|entry| shown(files, entry)));
+            entries.extend(grandchildren.iter().map(|entry| display_path(files, entry)));
         }
     }
     let mut content =
@@ -119,6 +119,6 @@ fn visible_entries(files: &Files, path: &Path) -> Result<(Vec<PathBuf>, usize), 
     Ok((visible, hidden.len()))
 }
 
-fn shown(files: &Files, path: &Path) -> String {
+fn display_path(files: &Files, path: &Path) -> String {
     if files.is_folder(path) { format!("{}/", path.display()) } else { path.display().to_string() }
 }

@@ -116,7 +116,7 @@ impl FileReader<'_> {
         let name = section.get_ref().as_ref();
         let line = self.line(section.span().start);
         let DeValue::Table(table) = value.into_inner() else {
-            self.warn(line, &format!("{} is outside of a section, and is ignored", shown(name)));
+            self.warn(line, &format!("{} is outside of a section, and is ignored", clip(name)));
             return Ok(());
         };
         if name == "secrets" {
@@ -124,7 +124,7 @@ impl FileReader<'_> {
             return Ok(());
         }
         if !keys::is_section(name) {
-            self.warn_unknown(line, &format!("section [{}]", shown(name)), || keys::nearest_section(name));
+            self.warn_unknown(line, &format!("section [{}]", clip(name)), || keys::nearest_section(name));
             return Ok(());
         }
         for (key, value) in table {
@@ -155,7 +155,7 @@ impl FileReader<'_> {
         let name = key.get_ref().as_ref();
         let line = self.line(key.span().start);
         let Some(known) = keys::find(section, name) else {
-            self.warn_unknown(line, &format!("key {section}.{}", shown(name)), || {
+            self.warn_unknown(line, &format!("key {section}.{}", clip(name)), || {
                 keys::nearest(section, name)
             });
             return None;
@@ -195,7 +195,7 @@ impl FileReader<'_> {
 }
 
 /// Escapes and truncates a name from the file for a warning.
-fn shown(name: &str) -> String {
+fn clip(name: &str) -> String {
     name.escape_debug().take(MAX_SHOWN_NAME).collect()
 }
 

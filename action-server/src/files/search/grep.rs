@@ -130,7 +130,7 @@ mod tests {
         matches.iter().map(text).collect()
     }
 
-    fn found(path: &Path, query: &GrepQuery) -> Vec<String> {
+    fn search(path: &Path, query: &GrepQuery) -> Vec<String> {
         texts(&grep(path, query, &StopSignal::never()).unwrap().matches)
     }
 
@@ -143,17 +143,17 @@ mod tests {
         fs::write(dir.path().join("b/binary"), b"two\0two\n").unwrap();
         fs::write(dir.path().join(".gitignore"), "x.log\n").unwrap();
         fs::write(dir.path().join("x.log"), "two\n").unwrap();
-        assert_eq!(found(dir.path(), &query("two")), ["a.txt:2:5:Two two", "b/c.txt:1:3:\u{fffd} two"]);
+        assert_eq!(search(dir.path(), &query("two")), ["a.txt:2:5:Two two", "b/c.txt:1:3:\u{fffd} two"]);
         let insensitive = GrepQuery { case_insensitive: true, ..query("TWO$") };
-        assert_eq!(found(dir.path(), &insensitive), ["a.txt:2:5:Two two", "b/c.txt:1:3:\u{fffd} two"]);
-        assert_eq!(found(dir.path(), &GrepQuery { fixed: true, ..query("t.o") }), [""; 0]);
-        assert_eq!(found(dir.path(), &GrepQuery { ignored: true, ..query("^two$") }), ["x.log:1:1:two"]);
+        assert_eq!(search(dir.path(), &insensitive), ["a.txt:2:5:Two two", "b/c.txt:1:3:\u{fffd} two"]);
+        assert_eq!(search(dir.path(), &GrepQuery { fixed: true, ..query("t.o") }), [""; 0]);
+        assert_eq!(search(dir.path(), &GrepQuery { ignored: true, ..query("^two$") }), ["x.log:1:1:two"]);
         assert_eq!(
-            found(dir.path(), &GrepQuery { glob: Some("b/*".into()), ..query("t") }),
+            search(dir.path(), &GrepQuery { glob: Some("b/*".into()), ..query("t") }),
             ["b/c.txt:1:3:\u{fffd} two"]
         );
-        assert_eq!(found(&dir.path().join("a.txt"), &query("^o")), ["a.txt:1:1:one"]);
-        assert_eq!(found(&dir.path().join("a.txt"), &query("ee$")), ["a.txt:3:4:three"]);
+        assert_eq!(search(&dir.path().join("a.txt"), &query("^o")), ["a.txt:1:1:one"]);
+        assert_eq!(search(&dir.path().join("a.txt"), &query("ee$")), ["a.txt:3:4:three"]);
     }
 
     #[test]
@@ -192,11 +192,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         fs::write(&file, "a\nb\na b\nx.y\nxzy\n\nw\u{e4}\n").unwrap();
-        assert_eq!(found(&file, &query(r"a\sb")), ["f:3:1:a b"]);
-        assert_eq!(found(&file, &query("^$")), ["f:6:1:"]);
-        assert_eq!(found(&file, &GrepQuery { fixed: true, ..query("x.y") }), ["f:4:1:x.y"]);
-        assert_eq!(found(&file, &GrepQuery { case_insensitive: true, ..query(r"^W\w$") }), ["f:7:1:w\u{e4}"]);
-        assert_eq!(found(&file, &query("x*")).len(), 7);
+        assert_eq!(search(&file, &query(r"a\sb")), ["f:3:1:a b"]);
+        assert_eq!(search(&file, &query("^$")), ["f:6:1:"]);
+        assert_eq!(search(&file, &GrepQuery { fixed: true, ..query("x.y") }), ["f:4:1:x.y"]);
+        assert_eq!(
+            search(&file, &GrepQuery { case_insensitive: true, ..query(r"^W\w$") }),
+            ["f:7:1:w\u{e4}"]
+        );
+        assert_eq!(search(&file, &query("x*")).len(), 7);
     }
 
     #[test]

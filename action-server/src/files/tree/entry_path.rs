@@ -10,7 +10,7 @@ const MAX_LEVELS: usize = 128;
 
 /// Returns the path of an entry without `.`, which is empty for the folder itself. An error is the reason for a rejection.
 pub(super) fn below(path: &Path) -> Result<PathBuf, String> {
-    let refused = |problem: &str| Err(format!("entry `{}` {problem}", shown(path)));
+    let refused = |problem: &str| Err(format!("entry `{}` {problem}", clip(path)));
     let mut below = PathBuf::new();
     for component in path.components() {
         match component {
@@ -45,8 +45,8 @@ pub(super) fn link_stays_within(below: &Path, target: &Path) -> bool {
     })
 }
 
-/// Returns a hostile name for an error message.
-pub(super) fn shown(path: &Path) -> String {
+/// Clips a hostile name for an error message.
+pub(super) fn clip(path: &Path) -> String {
     path.to_string_lossy().chars().take(200).collect()
 }
 

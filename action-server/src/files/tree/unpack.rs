@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use tar::{Archive, Entry, EntryType};
 use tokio::sync::mpsc::Receiver;
 
-use super::entry_path::{below, link_stays_within, shown};
+use super::entry_path::{below, clip, link_stays_within};
 use super::folder::{Folder, FolderEntry};
 use super::input::{ArchiveInput, BodyPart, ReceivedBytes};
 use crate::files::error::FileError;
@@ -163,7 +163,7 @@ impl Unpacker<'_> {
         let below = below(&name).map_err(FileError::Archive)?;
         let mode = entry.header().mode().map_err(damaged)?;
         if mode & 0o6000 != 0 {
-            return Err(rejected(&format!("entry `{}` has a set-user-id or set-group-id bit", shown(&name))));
+            return Err(rejected(&format!("entry `{}` has a set-user-id or set-group-id bit", clip(&name))));
         }
         let (Some(parent), Some(last)) = (below.parent(), below.file_name()) else {
             // The folder itself.
@@ -182,14 +182,14 @@ impl Unpacker<'_> {
             EntryType::Symlink => {
                 let target = link_target(entry, &below)?;
                 if !link_stays_within(&below, &target) {
-                    let problem = format!("link `{}` leads to `{}`", shown(&below), shown(&target));
+                    let problem = format!("link `{}` leads to `{}`", clip(&below), clip(&target));
                     return Err(rejected(&format!("{problem}, which is not safely within the folder")));
                 }
                 self.clear(&parent, last, &below)?;
                 parent.new_symlink(last, &target).map_err(|error| self.failed(error))
             }
             EntryType::Link => self.unpack_hard_link(&parent, last, &below, &link_target(entry, &below)?),
-            _ => Err(rejected(&format!("entry `{}` is not a file, folder or link", shown(&name)))),
+            _ => Err(rejected(&format!("entry `{}` is not a file, folder or link", clip(&name)))),
         }
     }
 
@@ -250,7 +250,7 @@ impl Unpacker<'_> {
         target: &Path,
     ) -> Result<(), FileError> {
         let target = below(target).map_err(FileError::Archive)?;
-        let no_file = || rejected(&format!("hard link `{}` does not refer to an earlier file", shown(path)));
+        let no_file = || rejected(&format!("hard link `{}` does not refer to an earlier file", clip(path)));
         let (Some(folder), Some(file)) = (target.parent(), target.file_name()) else {
             return Err(no_file());
         };
@@ -283,7 +283,7 @@ impl Unpacker<'_> {
         match parent.find(name).map_err(|error| self.failed(error))? {
             FolderEntry::Nothing => Ok(()),
             FolderEntry::Folder => {
-                Err(rejected(&format!("`{}` is both a folder and not a folder", shown(path))))
+                Err(rejected(&format!("`{}` is both a folder and not a folder", clip(path))))
             }
             FolderEntry::File | FolderEntry::Other => {
                 parent.remove_file(name).map_err(|error| self.failed(error))
@@ -295,7 +295,7 @@ impl Unpacker<'_> {
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ENOTDIR | Errno::ENOENT | Errno::ELOOP) => rejected(&format!(
                 "an entry leads through `{}`, which is not a folder",
-                shown(Path::new(name))
+                clip(Path::new(name))
             )),
             _ => self.failed(error),
         }
@@ -308,7 +308,7 @@ impl Unpacker<'_> {
 
 fn link_target(entry: &Entry<'_, ArchiveInput>, path: &Path) -> Result<PathBuf, FileError> {
     let target = entry.link_name().map_err(damaged)?;
-    target.map(Into::into).ok_or_else(|| rejected(&format!("link `{}` has no target", shown(path))))
+    target.map(Into::into).ok_or_else(|| rejected(&format!("link `{}` has no target", clip(path))))
 }
 
 fn rejected(problem: &str) -> FileError {

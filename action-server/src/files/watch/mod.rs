@@ -120,14 +120,15 @@ impl Watcher {
         match self.leaving.take() {
             Some(leaving) if is(Flags::IN_MOVED_TO) && leaving.cookie == event.cookie => {
                 self.folders.rename(&leaving.below, &below);
-                return self.report(WatchEvent::Moved { from: shown(&leaving.below), path: shown(&below) });
+                return self
+                    .report(WatchEvent::Moved { from: to_text(&leaving.below), path: to_text(&below) });
             }
             leaving => {
                 self.leaving = leaving;
                 self.report_removal();
             }
         }
-        let path = shown(&below);
+        let path = to_text(&below);
         if is(Flags::IN_MOVED_FROM) {
             self.leaving = Some(PendingRename { below, cookie: event.cookie });
         } else if is(Flags::IN_DELETE) {
@@ -162,7 +163,7 @@ impl Watcher {
                 // It may be gone itself.
                 _ = self.inotify.rm_watch(watch);
             }
-            self.report(WatchEvent::Removed { path: shown(&leaving.below) });
+            self.report(WatchEvent::Removed { path: to_text(&leaving.below) });
         }
     }
 
@@ -208,7 +209,7 @@ impl Watcher {
         for entry in entries.filter_map(Result::ok) {
             let below = folder.join(entry.file_name());
             if reports_contents {
-                self.report(WatchEvent::Created { path: shown(&below) });
+                self.report(WatchEvent::Created { path: to_text(&below) });
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) && below.components().count() < MAX_LEVELS {
                 self.add(&below, reports_contents);
@@ -251,6 +252,6 @@ fn changes() -> Flags {
         | Flags::IN_MOVE_SELF
 }
 
-fn shown(below: &Path) -> String {
+fn to_text(below: &Path) -> String {
     below.to_string_lossy().into_owned()
 }

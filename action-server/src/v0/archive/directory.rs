@@ -156,7 +156,7 @@ impl ArchiveEntry {
         let (name, rest) = rest.split_at_checked(name_length).ok_or(CUT)?;
         let (extra, rest) = rest.split_at_checked(extra_length).ok_or(CUT)?;
         let (_, rest) = rest.split_at_checked(comment_length).ok_or(CUT)?;
-        let invalid = |problem| ArchiveError::Entry { name: shown(name), problem };
+        let invalid = |problem| ArchiveError::Entry { name: clip(name), problem };
 
         let kind = kind(name, host, attributes).map_err(invalid)?;
         check_name(name).map_err(invalid)?;
@@ -238,7 +238,7 @@ fn long_fields(extra: &[u8]) -> impl Iterator<Item = u64> + '_ {
     block.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-fn shown(name: &[u8]) -> String {
+fn clip(name: &[u8]) -> String {
     String::from_utf8_lossy(name.get(..name.len().min(200)).unwrap_or_default()).into_owned()
 }
 
