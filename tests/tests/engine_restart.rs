@@ -62,8 +62,8 @@ async fn restarted_in_mid_command(live_restore: bool, signal: Signal) {
         assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
         let next = sandbox.execute(&id(3), &command("true"), &|_| {}).await;
         assert!(matches!(next, Err(SandboxError::Lost { .. })), "{next:?}");
-        let placed = backend.provider().list().await.unwrap();
-        assert_eq!(placed.len(), 1, "a sweep finds the sandbox: {placed:?}");
+        let listed = backend.provider().list().await.unwrap();
+        assert_eq!(listed.len(), 1, "a sweep finds the sandbox: {listed:?}");
     }
     remove(&backend, sandbox).await;
     spawn_blocking(move || assert_eq!(own.containers(), "")).await.unwrap();

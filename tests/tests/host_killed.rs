@@ -77,8 +77,8 @@ async fn many_are_swept_or_resumed(runtime: &[&str], provider: fn(&Home) -> Box<
     let provider = provider(&home);
     assert_eq!(provider.list().await.unwrap().len(), OPEN, "all sandboxes survive their hosts");
     let used: BTreeSet<ConversationId> = ids[..RESUMED].iter().map(|id| id.parse().unwrap()).collect();
-    let is_used = |placed: &engine::sandbox::SandboxSummary| {
-        placed.conversation.as_ref().is_some_and(|conversation| used.contains(conversation))
+    let is_used = |summary: &engine::sandbox::SandboxSummary| {
+        summary.conversation.as_ref().is_some_and(|conversation| used.contains(conversation))
     };
     let swept = sweep(&*provider, &is_used).await.unwrap();
     let expected: BTreeSet<String> = ids[RESUMED..].iter().map(|id| format!("glovebox-{id}")).collect();

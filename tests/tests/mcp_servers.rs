@@ -28,7 +28,7 @@ fn server(command: &str, args: &[&str]) -> McpServer {
     }
 }
 
-async fn placed(backend: &LocalBackend) -> Arc<dyn Sandbox> {
+async fn create_shared_sandbox(backend: &LocalBackend) -> Arc<dyn Sandbox> {
     Arc::from(create_sandbox(backend).await)
 }
 
@@ -70,7 +70,7 @@ async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
         "no tool is offered before the sandbox exists"
     );
 
-    let sandbox = placed(&backend).await;
+    let sandbox = create_shared_sandbox(&backend).await;
     let offer = servers.offer(Some(&sandbox)).await;
     assert_eq!(offer.failures, []);
     assert_eq!(offer.tools[0].name, "where");
@@ -85,7 +85,7 @@ async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
     assert!(runs(again));
 
     // A new sandbox starts the server again.
-    let other = placed(&backend).await;
+    let other = create_shared_sandbox(&backend).await;
     assert_eq!(servers.offer(Some(&other)).await, offer);
     assert!(!runs(again), "the server of the first sandbox has exited");
     let last = process(&servers).await;
@@ -98,7 +98,7 @@ async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn mcp_server_is_restarted_when_its_connection_breaks() {
     let backend = LocalBackend::new().unwrap();
-    let sandbox = placed(&backend).await;
+    let sandbox = create_shared_sandbox(&backend).await;
     let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
     servers.offer(Some(&sandbox)).await;
     let before = process(&servers).await;
@@ -121,7 +121,7 @@ async fn mcp_server_is_restarted_when_its_connection_breaks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failure_is_reported_when_the_mcp_program_is_missing() {
     let backend = LocalBackend::new().unwrap();
-    let sandbox = placed(&backend).await;
+    let sandbox = create_shared_sandbox(&backend).await;
     let servers = McpServers::new(vec![server("/nowhere/to-be-found", &[])], Vec::new(), &[]);
     let offer = servers.offer(Some(&sandbox)).await;
     assert!(offer.failures[0].reason.contains("/nowhere/to-be-found"), "{offer:?}");
@@ -138,7 +138,7 @@ async fn reference_mcp_server_works_in_a_sandbox() {
     let script = std::path::Path::new(&packages)
         .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let backend = LocalBackend::new().unwrap();
-    let sandbox = placed(&backend).await;
+    let sandbox = create_shared_sandbox(&backend).await;
     let server = server("node", &[script.to_str().unwrap(), "stdio"]);
     let servers = McpServers::new(vec![server], Vec::new(), &[]);
     let offer = servers.offer(Some(&sandbox)).await;

@@ -15,7 +15,7 @@ fn run(home: &Home, responses: &Value, more: &[&str]) -> Command {
     command
 }
 
-fn ended(home: &Home, command: &mut Command) -> CompletedRun {
+fn run_to_end(home: &Home, command: &mut Command) -> CompletedRun {
     home.start(command).end()
 }
 
@@ -23,7 +23,7 @@ fn ended(home: &Home, command: &mut Command) -> CompletedRun {
 fn answer_is_on_stdout_and_transcript_on_stderr() {
     let home = Home::new();
     let last = tool_call("finish", &json!({"message": "It is 42.\x1b[2J"}));
-    let run = ended(&home, &mut run(&home, &json!([bash("echo hi"), last]), &["What is it?"])).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &json!([bash("echo hi"), last]), &["What is it?"])).expect(0);
     assert_eq!(run.stdout, "It is 42.\x1b[2J\n", "output to a file is not escaped");
     for part in ["network of the sandbox: none", "$ echo hi", "agent: It is 42.\n", "finished: 2 steps"] {
         assert!(run.stderr.contains(part), "{part} in {}", run.stderr);
@@ -34,7 +34,7 @@ fn answer_is_on_stdout_and_transcript_on_stderr() {
 #[test]
 fn events_carry_the_id_of_their_conversation() {
     let home = Home::new();
-    let run = ended(&home, &mut run(&home, &json!([finish()]), &["work", "--json"])).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &json!([finish()]), &["work", "--json"])).expect(0);
     let id = &home.conversations()[0];
     assert!(run.events().iter().all(|event| event["conversation_id"] == **id), "{}", run.stdout);
     assert!(run.events().iter().any(|event| event["action"] == "finish"), "only events are on stdout");
@@ -65,7 +65,7 @@ fn run_ends_when_its_output_has_no_reader() {
 #[test]
 fn long_output_is_shown_without_its_middle() {
     let home = Home::new();
-    let run = ended(&home, &mut run(&home, &json!([bash("seq 1 5000"), finish()]), &["work"])).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &json!([bash("seq 1 5000"), finish()]), &["work"])).expect(0);
     let count = run.stderr.lines().count();
     assert!(count < 300 && run.stderr.contains("\n  5000\n"), "{}", run.stderr);
     assert!(run.stderr.contains("bytes left out; the log has what the agent sees]"), "{}", run.stderr);
@@ -77,7 +77,7 @@ fn plan_is_shown_with_the_state_of_each_task() {
     let home = Home::new();
     let tasks = json!([{"id": "1", "title": "look", "status": "done"}, {"id": "2", "title": "mend", "status": "todo"}]);
     let plan = tool_call("task_tracker", &json!({"command": "plan", "task_list": tasks}));
-    let run = ended(&home, &mut run(&home, &json!([plan, finish()]), &["work"])).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &json!([plan, finish()]), &["work"])).expect(0);
     assert!(run.stderr.contains("[plan]\n  [done] look\n  [todo] mend\n"), "{}", run.stderr);
     home.assert_nothing_runs();
 }
@@ -90,7 +90,7 @@ fn arguments_of_an_mcp_tool_are_shown() {
     home.write("own.toml", format!("[core]\nenable_browser = false\n{server}"));
     let call = tool_call("where", &json!({"depth": 3}));
     let more = ["work", "--config-file", "own.toml"];
-    let run = ended(&home, &mut run(&home, &json!([call, finish()]), &more)).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &json!([call, finish()]), &more)).expect(0);
     assert!(run.stderr.contains("[where] {\"depth\":3}\n"), "{}", run.stderr);
     home.assert_nothing_runs();
 }
@@ -99,7 +99,7 @@ fn arguments_of_an_mcp_tool_are_shown() {
 fn network_option_is_shown_and_kept_on_resume() {
     let home = Home::new();
     let responses = json!([bash("true"), finish(), finish()]);
-    let run = ended(&home, &mut run(&home, &responses, &["work", "--network", "host"])).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &responses, &["work", "--network", "host"])).expect(0);
     assert!(run.stderr.contains("network of the sandbox: host\n"), "{}", run.stderr);
     let id = &home.conversations()[0];
     let resumed = home.run(&["resume", id, "-t", "again"]).expect(0);
@@ -113,7 +113,7 @@ fn network_option_is_shown_and_kept_on_resume() {
 #[test]
 fn agent_is_informed_when_its_sandbox_has_no_network() {
     let home = Home::new();
-    let run = ended(&home, &mut run(&home, &json!([finish()]), &["work", "--json"])).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &json!([finish()]), &["work", "--json"])).expect(0);
     let recall = run.events().into_iter().find(|event| event["observation"] == "recall").unwrap();
     let recall = recall["extras"]["additional_agent_instructions"].as_str().unwrap().to_owned();
     assert!(recall.starts_with("The sandbox has no network"), "{recall}");
@@ -124,7 +124,7 @@ fn agent_is_informed_when_its_sandbox_has_no_network() {
 fn hint_is_shown_when_a_command_lacks_the_network() {
     let home = Home::new();
     let fails = || bash("echo 'curl: (6) Could not resolve host: example.org'; exit 6");
-    let run = ended(&home, &mut run(&home, &json!([fails(), fails(), finish()]), &["work"])).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &json!([fails(), fails(), finish()]), &["work"])).expect(0);
     assert_eq!(run.stderr.matches("[the sandbox has no network: --network host gives it one]").count(), 1);
     home.assert_nothing_runs();
 }
@@ -142,7 +142,7 @@ fn unreachable_provider_is_reported_before_start() {
     let home = Home::new();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = home.glovebox(&["run", "work", "-l", "test", "--runtime", "local"]);
-    let run = ended(&home, command.env("LLM_BASE_URL", format!("http://{closed}/v1"))).expect(1);
+    let run = run_to_end(&home, command.env("LLM_BASE_URL", format!("http://{closed}/v1"))).expect(1);
     let problem = format!("cannot reach the provider of test: {closed}: ");
     assert!(run.stderr.contains(&problem), "{}", run.stderr);
     assert!(home.conversations().is_empty());
@@ -152,7 +152,7 @@ fn unreachable_provider_is_reported_before_start() {
 async fn doctor_reports_missing_requirements() {
     let home = Home::new();
     let found = |command: &mut Command| -> (i32, Value) {
-        let ended = ended(&home, command);
+        let ended = run_to_end(&home, command);
         (ended.code, serde_json::from_str(&ended.stdout).unwrap())
     };
     let status = |checks: &Value, name: &str| {
@@ -184,7 +184,7 @@ fn picture_is_attached_to_the_task() {
     let picture = home.write("shot.png", b"\x89PNG\r\n\x1a\n");
     let picture = picture.to_str().unwrap();
     let more = ["work", "--json", "--image-file", picture];
-    let run = ended(&home, &mut run(&home, &json!([finish()]), &more)).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &json!([finish()]), &more)).expect(0);
     let task = run.events().into_iter().find(|event| event["action"] == "message").unwrap();
     assert_eq!(task["args"]["image_urls"], json!(["data:image/png;base64,iVBORw0KGgo="]));
     let wrong = home.write("shot.txt", b"no picture");
@@ -199,7 +199,7 @@ fn warning_is_shown_when_two_runs_share_a_folder() {
     let waits = json!([bash("touch started; until [ -e go ]; do sleep 0.05; done"), finish()]);
     let first = run(&home, &waits, &["work"]).spawn().unwrap();
     wait_until("the first run has started", || home.workspace().join("started").exists());
-    let second = ended(&home, &mut run(&home, &json!([finish()]), &["work"])).expect(0);
+    let second = run_to_end(&home, &mut run(&home, &json!([finish()]), &["work"])).expect(0);
     let warning = format!("another run uses {}", home.workspace().canonicalize().unwrap().display());
     assert!(second.stderr.contains(&warning), "{}", second.stderr);
     std::fs::write(home.workspace().join("go"), "").unwrap();
@@ -241,7 +241,7 @@ async fn debug_log_has_own_spans_and_no_http2_frames() {
     let server = ModelServer::start([ModelReply::call("finish", &json!({"message": "done"}))]).await;
     let mut command =
         home.glovebox(&["run", "work", "-l", "test", "--runtime", "local", "--log-level", "debug"]);
-    let run = ended(&home, command.env("LLM_BASE_URL", &server.base_url)).expect(0);
+    let run = run_to_end(&home, command.env("LLM_BASE_URL", &server.base_url)).expect(0);
     let id = &home.conversations()[0];
     assert!(run.stderr.contains(&format!("conversation{{id={id}}}")), "{}", run.stderr);
     assert!(run.stderr.contains("received a response of the model"), "{}", run.stderr);
@@ -254,7 +254,7 @@ fn info_log_in_json_has_a_line_per_step_without_contents() {
     let home = Home::new();
     let responses = json!([bash("echo a-secret-text"), finish()]);
     let mut run = run(&home, &responses, &["work", "--log-format", "json"]);
-    let run = ended(&home, run.env("RUST_LOG", "glovebox=info")).expect(0);
+    let run = run_to_end(&home, run.env("RUST_LOG", "glovebox=info")).expect(0);
     let log: Vec<Value> = run.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let id = &home.conversations()[0];
     let lines = |message: &str| -> Vec<&Value> {
@@ -273,7 +273,7 @@ fn info_log_in_json_has_a_line_per_step_without_contents() {
 fn task_is_accepted_as_a_single_argument() {
     let home = Home::new();
     assert!(home.run(&["run", "work", "-t", "work"]).expect(2).stderr.contains("cannot be used with"));
-    let run = ended(&home, &mut run(&home, &json!([finish()]), &["two words", "--json"])).expect(0);
+    let run = run_to_end(&home, &mut run(&home, &json!([finish()]), &["two words", "--json"])).expect(0);
     let task = run.events().into_iter().find(|event| event["action"] == "message").unwrap();
     assert_eq!(task["args"]["content"], "two words");
     home.assert_nothing_runs();

@@ -34,7 +34,7 @@ async fn sweep_removes_only_unused_sandboxes() {
     let kept_sandbox = backend.provider().create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = backend.provider().create(&left, &|_| {}).await.unwrap();
     let swept =
-        sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
+        sweep(&provider, &|summary| summary.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.remains(&swept[0]).await, Vec::<String>::new());
     assert_eq!(run(&*kept_sandbox, 1, "true").await.exit_code, 0);
@@ -50,11 +50,11 @@ async fn start_time_is_short() {
     for _ in 0..15 {
         let started = Instant::now();
         let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
-        let placed = started.elapsed();
+        let created = started.elapsed();
         assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
-        times.push((started.elapsed(), placed));
+        times.push((started.elapsed(), created));
         remove(&backend, sandbox).await;
     }
     times.sort();
-    println!("create to first result: {:?} (placed after {:?})", times[7].0, times[7].1);
+    println!("create to first result: {:?} (created after {:?})", times[7].0, times[7].1);
 }

@@ -151,17 +151,20 @@ async fn sweep_removes_only_our_sandboxes_that_are_unused() {
     let listed = provider.list().await.unwrap();
     assert_eq!(listed.len(), 3);
     assert!(
-        listed.iter().all(|placed| placed.condition == SandboxState::Running && placed.created_at.is_some())
+        listed
+            .iter()
+            .all(|summary| summary.condition == SandboxState::Running && summary.created_at.is_some())
     );
 
-    let swept =
-        sweep(&*provider, &|placed| placed.conversation.as_ref() == Some(&used.conversation)).await.unwrap();
+    let swept = sweep(&*provider, &|summary| summary.conversation.as_ref() == Some(&used.conversation))
+        .await
+        .unwrap();
     assert_eq!(swept, [format!("glovebox-{}", unused.conversation).parse().unwrap()]);
     let taken = error(provider.create(&others, &|_| {}).await).to_string();
     assert!(taken.contains("belongs to another installation"), "{taken}");
     assert_eq!(run(&*theirs, 1, "echo there").await.content.trim(), "there");
-    for placed in provider.list().await.unwrap() {
-        let found = provider.find(&placed.sandbox).await.unwrap();
+    for summary in provider.list().await.unwrap() {
+        let found = provider.find(&summary.sandbox).await.unwrap();
         assert_eq!(run(&*found, 1, "true").await.exit_code, 0);
         remove(&backend, found).await;
     }

@@ -164,7 +164,7 @@ impl LocalBackend {
         processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
     }
 
-    fn send(&self, sandbox: &SandboxId, signal: Signal) {
+    fn signal_processes(&self, sandbox: &SandboxId, signal: Signal) {
         let processes = self.processes(sandbox);
         assert!(processes.len() >= 3, "a supervisor, a server and a shell: {processes:?}");
         for process in processes {
@@ -225,16 +225,16 @@ impl FaultInjection for LocalBackend {
 
     async fn kill(&self, sandbox: &SandboxId) {
         // Stops all processes first: a server that survives its shell would report the completion of the action.
-        self.send(sandbox, Signal::STOP);
-        self.send(sandbox, Signal::KILL);
+        self.signal_processes(sandbox, Signal::STOP);
+        self.signal_processes(sandbox, Signal::KILL);
     }
 
     async fn freeze(&self, sandbox: &SandboxId) {
-        self.send(sandbox, Signal::STOP);
+        self.signal_processes(sandbox, Signal::STOP);
     }
 
     async fn thaw(&self, sandbox: &SandboxId) {
-        self.send(sandbox, Signal::CONT);
+        self.signal_processes(sandbox, Signal::CONT);
     }
 
     async fn small_folder(&self, _: &SandboxLeased) -> Option<String> {

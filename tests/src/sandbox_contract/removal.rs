@@ -51,7 +51,7 @@ pub async fn cancelled_start_leaves_nothing(backend: &dyn Backend) {
         let spec = spec(backend);
         let start = provider.create(&spec, &|_| {});
         match timeout(Duration::from_millis(milliseconds), start).await {
-            Ok(placed) => remove(backend, placed.unwrap()).await,
+            Ok(created) => remove(backend, created.unwrap()).await,
             Err(_) => abandoned.push(sandbox_id_for(&spec)),
         }
     }

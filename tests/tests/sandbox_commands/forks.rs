@@ -52,7 +52,7 @@ async fn prune_removes_the_snapshot_of_a_killed_fork() {
         std::fs::read(fixture.home.path().join(".glovebox/secret")).unwrap().try_into().unwrap(),
     );
     let provider = DockerProvider::new(DockerConfig { owner: secret.owner(), ..backend.config() });
-    let purpose = SnapshotPurpose::Fork(&"never-placed".parse().unwrap());
+    let purpose = SnapshotPurpose::Fork(&"never-created".parse().unwrap());
     let sandbox = format!("glovebox-{}", fixture.name()).parse().unwrap();
     let image = provider.snapshots().unwrap().create_snapshot(&sandbox, purpose).await.unwrap();
     assert_eq!(fixture.run(&["prune"]).expect(0).stdout, format!("{image}\n"));

@@ -59,7 +59,7 @@ impl SandboxFixture {
     }
 
     fn run(&self, arguments: &[&str]) -> CompletedRun {
-        ended(self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        wait_for_exit(self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
     fn exec(&self, words: &[&str]) -> CompletedRun {
@@ -85,7 +85,7 @@ impl Drop for SandboxFixture {
     }
 }
 
-fn ended(child: Child) -> CompletedRun {
+fn wait_for_exit(child: Child) -> CompletedRun {
     let output = child.wait_with_output().unwrap();
     CompletedRun {
         code: output.status.code().unwrap_or(-1),

@@ -106,7 +106,7 @@ async fn sweep_removes_only_unused_sandboxes() {
     let kept_sandbox = provider.create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = provider.create(&left, &|_| {}).await.unwrap();
     let swept =
-        sweep(&provider, &|placed| placed.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
+        sweep(&provider, &|summary| summary.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.remains(&swept[0]).await, Vec::<String>::new());
     remove(&backend, kept_sandbox).await;

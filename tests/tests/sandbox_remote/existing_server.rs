@@ -101,5 +101,5 @@ async fn workspace_of_this_machine_is_refused() {
 }
 
 fn unplaced() -> SandboxSpec {
-    SandboxSpec::new("never-placed".parse().unwrap())
+    SandboxSpec::new("never-created".parse().unwrap())
 }

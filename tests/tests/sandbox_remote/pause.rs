@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 async fn condition(provider: &dyn SandboxProvider, sandbox: &protocol::SandboxId) -> SandboxState {
     let all = provider.list().await.unwrap();
-    all.into_iter().find(|placed| placed.sandbox == *sandbox).unwrap().condition
+    all.into_iter().find(|summary| summary.sandbox == *sandbox).unwrap().condition
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -24,7 +24,7 @@ type RouteScript = Vec<(&'static str, VecDeque<(u16, Value)>)>;
 #[derive(Clone, Default)]
 struct ScriptedService {
     answers: Arc<Mutex<RouteScript>>,
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl ScriptedService {
@@ -43,8 +43,8 @@ impl ScriptedService {
         script.push((route, answers.into_iter().collect()));
     }
 
-    fn asked(&self) -> Vec<(String, Value)> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+    fn take_requests(&self) -> Vec<(String, Value)> {
+        std::mem::take(&mut self.requests.lock().unwrap())
     }
 }
 
@@ -58,7 +58,7 @@ async fn answer(
     assert_eq!(headers["x-api-key"], "the key");
     let route = format!("{method} {uri}");
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    service.asked.lock().unwrap().push((route.clone(), body));
+    service.requests.lock().unwrap().push((route.clone(), body));
     let mut script = service.answers.lock().unwrap();
     let answers = script.iter_mut().find(|(scripted, _)| *scripted == route).map(|(_, answers)| answers);
     let (status, body) = match answers {
@@ -116,12 +116,12 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
     assert_eq!(run(&*sandbox, 1, "echo there").await.content.trim(), "there");
     assert_eq!(sandbox.lease().sandbox_id.as_str(), "glovebox-talk-1");
 
-    let asked = service.asked();
-    let routes: Vec<&str> = asked.iter().map(|(route, _)| route.as_str()).collect();
+    let requests = service.take_requests();
+    let routes: Vec<&str> = requests.iter().map(|(route, _)| route.as_str()).collect();
     let attempt = ["GET /api/sessions/talk-1", "POST /api/start"];
     let looks = ["GET /api/runtime/run-7", "GET /api/runtime/run-7"];
     assert_eq!(routes, [&attempt[..], &attempt, &attempt, &looks].concat());
-    let start = &asked[1].1;
+    let start = &requests[1].1;
     for (field, value) in [
         ("image", json!("ours:1")),
         ("session_id", json!("talk-1")),
@@ -148,8 +148,8 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
     provider.pausing().unwrap().pause(&lease.sandbox_id).await.unwrap();
     provider.pausing().unwrap().resume(&lease.sandbox_id).await.unwrap();
     provider.destroy(&lease.sandbox_id).await.unwrap();
-    let asked = service.asked();
-    let posts: Vec<_> = asked.iter().filter(|(route, _)| route.starts_with("POST")).collect();
+    let requests = service.take_requests();
+    let posts: Vec<_> = requests.iter().filter(|(route, _)| route.starts_with("POST")).collect();
     let routes: Vec<&str> =
         posts.iter().map(|(route, _)| route.strip_prefix("POST /api/").unwrap()).collect();
     assert_eq!(routes, ["resume", "pause", "pause", "resume", "stop", "stop"]);
@@ -179,7 +179,7 @@ async fn service_error_is_quoted_when_retries_or_time_run_out() {
         let text = failed.to_string();
         assert!(text.contains("503") && text.contains("no node  [31m is free"), "{text}");
         assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
-        let starts = service.asked().iter().filter(|(route, _)| route == "POST /api/start").count();
+        let starts = service.take_requests().iter().filter(|(route, _)| route == "POST /api/start").count();
         assert!(times.contains(&starts), "{starts}");
     }
 }
@@ -201,7 +201,7 @@ async fn failed_sandbox_is_stopped_and_reported() {
         matches!(&failed, SandboxError::Start { detail, .. } if detail.contains("crashloopbackoff")),
         "{failed:?}"
     );
-    assert_eq!(service.asked().last().unwrap().0, "POST /api/stop");
+    assert_eq!(service.take_requests().last().unwrap().0, "POST /api/stop");
 }
 
 #[tokio::test]

@@ -152,5 +152,5 @@ async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
 }
 
 fn unplaced() -> SandboxSpec {
-    SandboxSpec::new("never-placed".parse().unwrap())
+    SandboxSpec::new("never-created".parse().unwrap())
 }
