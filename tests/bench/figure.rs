@@ -57,7 +57,6 @@ impl Figure {
     }
 
     /// A count that must be 0.
-    #[expect(clippy::cast_precision_loss)]
     pub(crate) fn count(name: &'static str, count: usize) -> Self {
         Self { aim: "0".to_owned(), ok: count == 0, ..Self::plain(name, count as f64, "") }
     }
@@ -77,7 +76,6 @@ impl Figure {
 /// Returns a quantile of the samples in milliseconds.
 pub(crate) fn quantile_ms(samples: &mut [Duration], share: f64) -> f64 {
     samples.sort();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let index = ((samples.len() - 1) as f64 * share) as usize;
     samples[index].as_secs_f64() * 1e3
 }

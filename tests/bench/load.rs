@@ -230,7 +230,6 @@ fn many_sessions(report: &BenchmarkReport) -> Figure {
     Figure::below("RSS with 100 open sessions, supervisor too", server.rss_mb(), "MB", 24.0)
 }
 
-#[expect(clippy::cast_precision_loss)]
 fn commands_per_second(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64()
 }

@@ -123,7 +123,6 @@ async fn concurrent_conversations(size: usize) -> Vec<Figure> {
         conversation.wait_for(|state| state.iterations == 21 && state.has_pending_actions()).await;
     }
     let took = started.elapsed();
-    #[expect(clippy::cast_precision_loss)]
     let step_count = (size * 21) as f64;
     let growth = rss_mb() - before;
     for conversation in conversations {
@@ -164,7 +163,6 @@ async fn open(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figu
     }
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
     let size: usize = texts.iter().map(String::len).sum();
-    #[expect(clippy::cast_precision_loss)]
     let size = Figure::plain("size of a log of 10,000 events", size as f64 / 1e6, "MB");
     vec![
         size,

@@ -136,7 +136,6 @@ fn event(id: u64) -> Event {
     Event::new(EventId(id), timestamp, EventSource::Agent, Action::from(action))
 }
 
-#[expect(clippy::cast_precision_loss)]
 fn per_second(events: u64, elapsed: Duration) -> f64 {
     events as f64 / elapsed.as_secs_f64()
 }
