@@ -203,7 +203,7 @@ impl Conversation {
         self.send(Command::FindTitle { llm, message })
     }
 
-    /// Sets the title, truncated to one short line. An existing title stays.
+    /// Sets the title, truncated to one short line.
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].

@@ -31,6 +31,12 @@ pub trait EventStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
+    /// Returns one conversation. `None` if it has no events.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError>;
+
     /// Returns all conversations.
     ///
     /// # Errors

@@ -40,6 +40,8 @@ pub struct Memory {
     secrets: BTreeMap<String, String>,
     /// Facts about the sandbox, for the agent.
     sandbox_facts: String,
+    /// The user's instructions for this conversation.
+    instructions: String,
 }
 
 impl Memory {
@@ -72,6 +74,11 @@ impl Memory {
     /// Sets the facts about the sandbox.
     pub fn with_sandbox_facts(self, sandbox_facts: String) -> Self {
         Self { sandbox_facts, ..self }
+    }
+
+    /// Sets the user's instructions for this conversation.
+    pub fn with_instructions(self, instructions: String) -> Self {
+        Self { instructions, ..self }
     }
 
     /// Loads the knowledge of a workspace, and replaces that of an earlier one. `folder` is the folder of the workspace or of

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId};
 
 use super::Redactor;
-use crate::events::{ConversationList, EventStore, StoreError};
+use crate::events::{ConversationList, ConversationSummary, EventStore, StoreError};
 
 /// Redacts every event before it is stored. Reads need no redaction.
 pub struct GuardedStore {
@@ -54,6 +54,10 @@ impl EventStore for GuardedStore {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         self.store.read(conversation, from, limit).await
+    }
+
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+        self.store.find(conversation).await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

@@ -53,19 +53,13 @@ impl EventStore for MemoryStore {
         }))
     }
 
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+        Ok(self.with(|logs| summarize(conversation, logs.get(conversation)?)))
+    }
+
     async fn conversations(&self) -> Result<ConversationList, StoreError> {
-        let mut conversations: Vec<_> = self.with(|logs| {
-            logs.iter()
-                .filter_map(|(id, log)| {
-                    Some(ConversationSummary {
-                        id: id.clone(),
-                        events: log.len() as u64,
-                        created_at: log.first()?.timestamp.clone(),
-                        last_updated_at: log.last()?.timestamp.clone(),
-                    })
-                })
-                .collect()
-        });
+        let mut conversations: Vec<_> =
+            self.with(|logs| logs.iter().filter_map(|(id, log)| summarize(id, log)).collect());
         conversations.sort_by(|a, b| b.last_updated_at.cmp(&a.last_updated_at));
         Ok(ConversationList { conversations, damaged: Vec::new() })
     }
@@ -74,4 +68,14 @@ impl EventStore for MemoryStore {
         self.with(|logs| logs.remove(conversation));
         Ok(())
     }
+}
+
+/// Returns the summary of a log. `None` if it is empty.
+fn summarize(id: &ConversationId, log: &[Event]) -> Option<ConversationSummary> {
+    Some(ConversationSummary {
+        id: id.clone(),
+        events: log.len() as u64,
+        created_at: log.first()?.timestamp.clone(),
+        last_updated_at: log.last()?.timestamp.clone(),
+    })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use engine::events::{ConversationList, EventStore, StoreError};
+use engine::events::{ConversationList, ConversationSummary, EventStore, StoreError};
 use engine::testing::MemoryStore;
 use protocol::{ConversationId, Event, EventId};
 
@@ -37,6 +37,10 @@ impl EventStore for DeadlyStore {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         self.logs.read(conversation, from, limit).await
+    }
+
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+        self.logs.find(conversation).await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

@@ -22,7 +22,7 @@ mod writer;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use engine::events::{ConversationList, EventStore, StoreError};
+use engine::events::{ConversationList, ConversationSummary, EventStore, StoreError};
 use protocol::{ConversationId, Event, EventId};
 
 use append::Append;
@@ -128,6 +128,11 @@ impl EventStore for SqliteStore {
     ) -> Result<Vec<Event>, StoreError> {
         let conversation = conversation.clone();
         self.readers.with(move |connection| read::events(connection, &conversation, from, limit)).await
+    }
+
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+        let conversation = conversation.clone();
+        self.readers.with(move |connection| read::find(connection, &conversation)).await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

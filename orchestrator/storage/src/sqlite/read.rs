@@ -112,6 +112,24 @@ fn list_conversations(connection: &Connection) -> rusqlite::Result<ConversationL
     Ok(list)
 }
 
+/// Finds one conversation. A damaged row is an error.
+pub(super) fn find(
+    connection: &mut Connection,
+    conversation: &ConversationId,
+) -> Result<Option<ConversationSummary>, StoreError> {
+    find_summary(connection, conversation).map_err(|error| failed(READ_CONVERSATIONS, error))
+}
+
+fn find_summary(
+    connection: &Connection,
+    conversation: &ConversationId,
+) -> rusqlite::Result<Option<ConversationSummary>> {
+    connection
+        .prepare_cached("SELECT id, events, created_at, last_updated_at FROM conversations WHERE id = ?1")?
+        .query_row([conversation.as_str()], parse_summary)
+        .optional()
+}
+
 fn damaged_entry(row: &Row<'_>, source: rusqlite::Error) -> rusqlite::Result<StoreError> {
     let id = row.get_ref(0)?.as_bytes().unwrap_or_default();
     let conversation = String::from_utf8_lossy(id).into_owned();

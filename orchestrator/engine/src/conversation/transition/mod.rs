@@ -129,7 +129,10 @@ impl Transition {
             InputKind::TitleRequested { message, max_cost } => self.request_title(message, max_cost),
             InputKind::TitleFound { title, call } => {
                 self.state.schedule.title = None;
-                self.set_title(title, call.as_ref());
+                // The user may have set one meanwhile.
+                if self.state.title.is_none() {
+                    self.set_title(title, call.as_ref());
+                }
             }
             InputKind::UserTitle(title) => self.set_title(title, None),
         }
@@ -150,14 +153,11 @@ impl Transition {
         }
     }
 
-    /// Sets the title, unless there is one.
     fn set_title(&mut self, title: String, call: Option<&ModelCall>) {
-        if self.state.title.is_none() {
-            let title = Record::from(ConversationTitled { title });
-            let mut event = self.event(None, EventSource::Environment, title);
-            event.llm_metrics = self.metrics_with(call);
-            self.push(event);
-        }
+        let title = Record::from(ConversationTitled { title });
+        let mut event = self.event(None, EventSource::Environment, title);
+        event.llm_metrics = self.metrics_with(call);
+        self.push(event);
     }
 
     /// Resumes the work of an earlier process.

@@ -111,6 +111,10 @@ impl Memory {
             true => self.sandbox_facts.clone(),
             false => additional_agent_instructions,
         };
+        let conversation_instructions = match conversation_instructions.is_empty() {
+            true => self.instructions.clone(),
+            false => conversation_instructions,
+        };
         RecallObservation {
             recall_type: RecallType::WorkspaceContext,
             repo_name,
