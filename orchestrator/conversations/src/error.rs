@@ -45,6 +45,12 @@ pub enum ConversationsError {
     /// The user recovers from a loop, and the agent is in none.
     #[error("the agent of conversation {0} was not stopped in a loop")]
     NotInLoop(ConversationId),
+    /// The server runs as many conversations as it may, and all of them are at work. Worth a retry.
+    #[error("{0} conversations are at work, which is the maximum")]
+    TooManyRunning(usize),
+    /// The server shuts down.
+    #[error("the server is shutting down")]
+    ShuttingDown,
     /// The event store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -73,6 +79,8 @@ impl ConversationsError {
             | Self::NotInLoop(_)
             | Self::Host(HostError::Refused(_)) => true,
             Self::Locked(_)
+            | Self::TooManyRunning(_)
+            | Self::ShuttingDown
             | Self::Store(_)
             | Self::Conversation(_)
             | Self::RemoveSandbox(_)

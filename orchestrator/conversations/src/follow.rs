@@ -115,6 +115,11 @@ impl Follower {
         self.conversation.state()
     }
 
+    /// Whether the conversation's task has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.conversation.is_closed()
+    }
+
     /// Whether an update is queued, so that [`next`](Self::next) returns immediately.
     pub fn has_queued(&self) -> bool {
         !self.queue.is_empty()
@@ -326,7 +331,7 @@ fn has_message_arrived(now: &State, before: &State) -> bool {
 }
 
 /// Whether the conversation continues only with an input of the user.
-fn is_at_rest(state: &State) -> bool {
+pub(crate) fn is_at_rest(state: &State) -> bool {
     let is_resting = match state.agent_state {
         AgentState::Finished
         | AgentState::Rejected

@@ -18,6 +18,7 @@ mod claim;
 mod error;
 mod follow;
 mod host;
+mod hosted;
 mod library;
 mod lifecycle;
 mod list;
@@ -43,8 +44,14 @@ pub use claim::{Claim, FolderUse};
 pub use error::ConversationsError;
 pub use follow::{FollowOptions, Follower, RunOutcome};
 pub use host::{ConversationLocks, HostError, LockGuard, Workspaces};
+pub use hosted::{
+    ComposedConversation, ConversationFactory, ConversationRequest, EventStream, HostedConversations,
+    HostingOptions,
+};
 pub use library::{DeleteMode, FindProvider};
-pub use list::{ConversationEntry, ConversationFilter, ConversationStatus, Overview};
+pub use list::{
+    ConversationEntry, ConversationFilter, ConversationStatus, InvalidPosition, ListPosition, Overview,
+};
 pub use parts::ConversationParts;
 pub use resume::{ResumeRequest, StoredConversation, UserDecision};
 pub use running::{CloseReason, ClosedConversation};

@@ -91,6 +91,37 @@ impl Conversations {
         Ok(old.map(|summary| summary.id).filter(|id| !self.locks.is_locked(id)).collect())
     }
 
+    /// Reads at most `limit` events of a conversation from `from` on. Empty if the log ends before.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Store`].
+    pub async fn read(
+        &self,
+        id: &ConversationId,
+        from: EventId,
+        limit: usize,
+    ) -> Result<Vec<Event>, ConversationsError> {
+        Ok(self.store.read(id, from, limit).await?)
+    }
+
+    /// Returns the number of events of a conversation.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
+    pub async fn event_count(&self, id: &ConversationId) -> Result<u64, ConversationsError> {
+        let summary = self.store.find(id).await?;
+        summary.map(|summary| summary.events).ok_or_else(|| ConversationsError::Unknown(id.clone()))
+    }
+
+    /// Returns the entry of one conversation in the list. `None` if there is no such conversation.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Store`].
+    pub async fn entry(&self, id: &ConversationId) -> Result<Option<ConversationEntry>, ConversationsError> {
+        let Some(summary) = self.store.find(id).await? else { return Ok(None) };
+        Ok(Some(list::entry(self.store.as_ref(), self.locks.as_ref(), summary).await))
+    }
+
     /// Reads the whole log of a conversation.
     ///
     /// # Errors

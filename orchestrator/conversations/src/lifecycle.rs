@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use engine::conversation::{Conversation, EngineParts};
+use engine::clock;
+use engine::conversation::{Conversation, EngineParts, ResumeOptions, State};
 use engine::replay::Trajectory;
+use engine::title::first_line;
 use protocol::action::MessageAction;
+use protocol::record::ConversationTitled;
 use protocol::risk::ConfirmationPolicy;
-use protocol::{ConversationId, EventId};
+use protocol::{ConversationId, Event, EventId, EventSource, Record};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::running::RunningConversation;
@@ -101,8 +106,8 @@ impl Conversations {
             Some(decision) => follow::decide(&conversation, None, decision)?,
             None => {}
         }
-        if let Some(content) = request.message {
-            conversation.send_message(redact(&MessageAction { content, ..Default::default() }, &parts))?;
+        if let Some(message) = &request.message {
+            conversation.send_message(redact(message, &parts))?;
         }
         if has_input {
             // Without this, a follower could still see the conversation at rest.
@@ -136,12 +141,46 @@ impl Conversations {
             replayed,
             claim,
             title_task,
+            last_input: Instant::now(),
         });
     }
 
     /// Returns the ids of the conversations that run in this process.
     pub fn running(&self) -> Vec<ConversationId> {
         self.running.ids()
+    }
+
+    /// Whether a conversation runs in this process.
+    pub fn is_running(&self, id: &ConversationId) -> bool {
+        self.running.with(id, |_| ()).is_ok()
+    }
+
+    /// Returns the state of a running conversation. `None` if it does not run in this process.
+    pub fn state(&self, id: &ConversationId) -> Option<Arc<State>> {
+        self.running.with(id, |running| running.conversation.state()).ok()
+    }
+
+    /// Returns a receiver that changes whenever a conversation starts or stops running in this process.
+    pub(crate) fn watch_running(&self) -> watch::Receiver<()> {
+        self.running.watch()
+    }
+
+    /// Waits until the state of a running conversation matches, or the conversation is closed.
+    pub(crate) async fn wait_for(&self, id: &ConversationId, matches: impl FnMut(&State) -> bool) {
+        if let Ok(conversation) = self.running.with(id, |running| Arc::clone(&running.conversation)) {
+            conversation.wait_for(matches).await;
+        }
+    }
+
+    /// Whether a running conversation continues only with an input of the user, or has failed.
+    pub(crate) fn is_at_rest(&self, id: &ConversationId) -> bool {
+        let is_at_rest = |running: &mut RunningConversation| running.is_at_rest();
+        self.running.with(id, is_at_rest).unwrap_or(false)
+    }
+
+    /// Returns the running conversation that has waited longest for the user, of those that are at rest.
+    pub(crate) fn longest_at_rest(&self) -> Option<ConversationId> {
+        self.running.longest_at_rest()
     }
 
     /// Follows a running conversation. The first follower also sends the messages of a replayed user.
@@ -168,6 +207,7 @@ impl Conversations {
         message: MessageAction,
     ) -> Result<(), ConversationsError> {
         self.running.with(id, |running| {
+            running.last_input = Instant::now();
             let content = running.redactor.text(&message.content).into_owned();
             Ok(running.conversation.send_message(MessageAction { content, ..message })?)
         })?
@@ -192,6 +232,34 @@ impl Conversations {
     /// See [`send_message`](Self::send_message).
     pub fn pause(&self, id: &ConversationId) -> Result<(), ConversationsError> {
         self.running.with(id, |running| Ok(running.conversation.pause()?))?
+    }
+
+    /// Resumes the agent of a running conversation that is paused, stopped or has failed.
+    ///
+    /// # Errors
+    /// See [`send_message`](Self::send_message).
+    pub fn continue_agent(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+        self.running.with(id, |running| Ok(running.conversation.resume(ResumeOptions::default())?))?
+    }
+
+    /// Sets the title of a running conversation.
+    ///
+    /// # Errors
+    /// See [`send_message`](Self::send_message).
+    pub fn set_title(&self, id: &ConversationId, title: &str) -> Result<(), ConversationsError> {
+        self.running
+            .with(id, |running| Ok(running.conversation.set_title(&running.redactor.text(title))?))?
+    }
+
+    /// Sets the title of a conversation that does not run. The composition root redacts no secrets in it.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or [`ConversationsError::Store`].
+    pub async fn set_stored_title(&self, id: &ConversationId, title: &str) -> Result<(), ConversationsError> {
+        let stored = self.open(id).await?;
+        let titled = Record::from(ConversationTitled { title: first_line(title) });
+        let event = Event::new(stored.state.next_id, clock::now(), EventSource::Environment, titled);
+        Ok(self.store.append(id, &[event]).await?)
     }
 
     /// Stops a running conversation's agent. An action in flight is cancelled.

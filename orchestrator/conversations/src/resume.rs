@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use engine::conversation::{LoopRecovery, ResumeOptions, State};
 use engine::events::{EventLog, EventStore};
+use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, Limit};
 use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
@@ -29,7 +30,7 @@ pub struct StoredConversation {
 #[derive(Debug, Clone, Default)]
 pub struct ResumeRequest {
     /// Message of the user.
-    pub message: Option<String>,
+    pub message: Option<MessageAction>,
     /// Decision on the action that awaits confirmation.
     pub decision: Option<UserDecision>,
     /// How an agent that was stopped in a loop continues. If it is `None`, the agent forgets the loop.
@@ -38,6 +39,8 @@ pub struct ResumeRequest {
     pub more_iterations: Option<u32>,
     /// Additional budget, in US dollars. If it is `None` and the budget was reached, the initial budget is granted again.
     pub more_budget: Option<f64>,
+    /// Whether an agent that is stopped, paused or has failed remains so.
+    pub is_held: bool,
 }
 
 /// A user's decision on an action that awaits confirmation.
@@ -116,7 +119,7 @@ impl StoredConversation {
     pub(crate) fn needs_resume(&self, request: &ResumeRequest) -> bool {
         let is_held =
             matches!(self.state.agent_state, AgentState::Stopped | AgentState::Error | AgentState::Paused);
-        is_held || request.more_iterations.is_some() || request.more_budget.is_some()
+        is_held && !request.is_held || request.more_iterations.is_some() || request.more_budget.is_some()
     }
 
     pub(crate) fn resume_options(

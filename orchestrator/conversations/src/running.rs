@@ -7,10 +7,13 @@ use engine::conversation::{Conversation, EngineParts, SandboxDisposition, State}
 use engine::replay::Trajectory;
 use engine::secrets::Redactor;
 use protocol::ConversationId;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::claim::Claim;
 use crate::error::ConversationsError;
+use crate::follow::is_at_rest;
 
 /// A conversation that runs in this process.
 pub(crate) struct RunningConversation {
@@ -21,6 +24,8 @@ pub(crate) struct RunningConversation {
     pub(crate) replayed: Option<Trajectory>,
     pub(crate) claim: Claim,
     pub(crate) title_task: Option<AbortOnDropHandle<()>>,
+    /// When the conversation was opened, or the user last sent something.
+    pub(crate) last_input: Instant,
 }
 
 /// Why a conversation is closed.
@@ -28,6 +33,8 @@ pub(crate) struct RunningConversation {
 pub enum CloseReason {
     /// It is at rest, or following it failed.
     AtRest,
+    /// The process ends. The sandbox is kept, so that the conversation can be resumed where it is.
+    Shutdown,
     /// The user interrupted it, and does not wait for actions in flight.
     Interrupted,
 }
@@ -45,15 +52,31 @@ pub struct ClosedConversation {
 pub(crate) struct RunningConversations {
     /// A blocking mutex, because it is never held across an await.
     by_id: Mutex<BTreeMap<ConversationId, RunningConversation>>,
+    changed: watch::Sender<()>,
 }
 
 impl RunningConversations {
     pub(crate) fn insert(&self, running: RunningConversation) {
         self.lock().insert(running.claim.id().clone(), running);
+        self.changed.send_replace(());
     }
 
     pub(crate) fn remove(&self, id: &ConversationId) -> Result<RunningConversation, ConversationsError> {
-        self.lock().remove(id).ok_or_else(|| ConversationsError::NotRunning(id.clone()))
+        let removed = self.lock().remove(id);
+        self.changed.send_replace(());
+        removed.ok_or_else(|| ConversationsError::NotRunning(id.clone()))
+    }
+
+    /// Returns a receiver that changes whenever a conversation is added or removed.
+    pub(crate) fn watch(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Returns the conversation with the oldest input of the user, of those that are at rest.
+    pub(crate) fn longest_at_rest(&self) -> Option<ConversationId> {
+        let by_id = self.lock();
+        let at_rest = by_id.iter().filter(|(_, running)| running.is_at_rest());
+        at_rest.min_by_key(|(_, running)| running.last_input).map(|(id, _)| id.clone())
     }
 
     /// Calls a function with a running conversation.
@@ -75,6 +98,11 @@ impl RunningConversations {
 }
 
 impl RunningConversation {
+    /// Whether the conversation continues only with an input of the user, or has failed.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.conversation.is_closed() || is_at_rest(&self.conversation.state())
+    }
+
     /// Ends the conversation's task and its tool servers. Returns the last state.
     pub(crate) async fn close(self, reason: CloseReason) -> (Claim, Result<Arc<State>, ConversationsError>) {
         drop(self.title_task);
@@ -83,6 +111,7 @@ impl RunningConversation {
         self.parts.shut_down_tool_servers().await;
         // A sandbox that cannot be reached may have a running action, so it is kept.
         let may_clean_up = !state.has_pending_actions() || reason == CloseReason::Interrupted;
+        let may_clean_up = may_clean_up && reason != CloseReason::Shutdown;
         let disposition = if may_clean_up { self.disposition } else { SandboxDisposition::Keep };
         let closed = self.conversation.close(disposition).await;
         (self.claim, closed.map(|()| state).map_err(Into::into))

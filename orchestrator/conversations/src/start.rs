@@ -24,6 +24,8 @@ pub struct NewConversation {
 /// Task of the agent in a new conversation.
 #[derive(Debug, Clone)]
 pub enum InitialTask {
+    /// None yet: the agent waits for the user's first message.
+    None,
     /// The user's message.
     Message(MessageAction),
     /// Replay of a saved conversation: its user messages and actions, in order.
@@ -39,7 +41,7 @@ impl InitialTask {
     /// Returns the agent that performs the task, and then continues as `live`.
     pub fn agent(&self, live: Arc<dyn Agent>) -> Arc<dyn Agent> {
         match self.clone() {
-            Self::Message(_) => live,
+            Self::None | Self::Message(_) => live,
             Self::Replay { trajectory, continues: true } => Arc::new(Replay::new(trajectory, live)),
             Self::Replay { trajectory, continues: false } => {
                 Arc::new(Replay::without_continuation(trajectory, live))
@@ -54,7 +56,7 @@ impl InitialTask {
 
     pub(crate) fn into_trajectory(self) -> Option<Trajectory> {
         match self {
-            Self::Message(_) => None,
+            Self::None | Self::Message(_) => None,
             Self::Replay { trajectory, .. } => Some(trajectory),
         }
     }

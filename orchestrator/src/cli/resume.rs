@@ -6,6 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use conversations::{ResumeRequest, UserDecision};
 use engine::conversation::LoopRecovery;
 use protocol::AgentState;
+use protocol::action::MessageAction;
 
 use super::confirm::TerminalPrompt;
 use super::conversation_id::ConversationChoice;
@@ -88,11 +89,12 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let overrides = Overrides { agent: Some(started.agent.clone()), ..overrides };
     let mut config = load_trusted_config(&overrides)?;
     let request = ResumeRequest {
-        message: task,
+        message: task.map(|content| MessageAction { content, ..MessageAction::default() }),
         decision: if confirm { Some(UserDecision::Approve) } else { reject.map(UserDecision::Reject) },
         loop_recovery: from_loop.map(LoopRecovery::from),
         more_iterations: options.max_iterations,
         more_budget: options.max_budget,
+        is_held: false,
     };
     stored.check(&request)?;
     // At a terminal, the user is asked for the message.

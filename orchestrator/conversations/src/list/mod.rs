@@ -2,11 +2,13 @@
 
 mod overview;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use engine::events::{ConversationSummary, EventStore, StoreError};
 use futures_util::stream::{self, StreamExt as _};
-use protocol::AgentState;
+use protocol::{AgentState, ConversationId, Timestamp};
 
 use crate::host::ConversationLocks;
 
@@ -24,9 +26,44 @@ pub struct ConversationFilter {
     pub statuses: Vec<ConversationStatus>,
     /// The folder that the conversation works in.
     pub folder: Option<PathBuf>,
+    /// The repository in the workspace: a part of its URL.
+    pub repository: Option<String>,
+    /// Selects the conversations that follow this position.
+    pub before: Option<ListPosition>,
     /// Maximum number of conversations, the latest first.
     pub limit: Option<usize>,
 }
+
+/// Position of a conversation in the list. A conversation with a new event moves to the front.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListPosition {
+    last_updated_at: Timestamp,
+    id: ConversationId,
+}
+
+impl fmt::Display for ListPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.last_updated_at.as_str(), self.id)
+    }
+}
+
+impl FromStr for ListPosition {
+    type Err = InvalidPosition;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPosition> {
+        let parse = || {
+            let (time, id) = text.split_once('_')?;
+            let last_updated_at = Timestamp::try_from(time.to_owned()).ok()?;
+            Some(Self { last_updated_at, id: id.parse().ok()? })
+        };
+        parse().ok_or(InvalidPosition)
+    }
+}
+
+/// The text is no [`ListPosition`].
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("is not a position that a list has returned")]
+pub struct InvalidPosition;
 
 /// The state of a conversation as a list shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +132,12 @@ impl ConversationEntry {
         }
     }
 
+    /// Returns its position in the list. `None` if its entry in the store cannot be read.
+    pub fn position(&self) -> Option<ListPosition> {
+        let ConversationSummary { id, last_updated_at, .. } = self.summary.as_ref()?;
+        Some(ListPosition { last_updated_at: last_updated_at.clone(), id: id.clone() })
+    }
+
     /// Returns the status. A conversation whose process has ended is not running.
     pub fn status(&self) -> ConversationStatus {
         match &self.overview {
@@ -117,10 +160,24 @@ impl ConversationFilter {
     fn selects(&self, entry: &ConversationEntry, text: Option<&str>) -> bool {
         let overview = entry.overview.as_ref().ok();
         let is_in_folder = |folder| overview.and_then(Overview::folder).map(Path::new) == Some(folder);
+        let has_repository =
+            |name: &str| overview.and_then(Overview::repository).is_some_and(|url| url.contains(name));
         (self.statuses.is_empty() || self.statuses.contains(&entry.status()))
             && self.folder.as_deref().is_none_or(is_in_folder)
+            && self.repository.as_deref().is_none_or(has_repository)
             && text.is_none_or(|text| overview.is_some_and(|overview| overview.contains(text)))
     }
+}
+
+/// Reads the entry of a conversation.
+pub(crate) async fn entry(
+    store: &dyn EventStore,
+    locks: &dyn ConversationLocks,
+    summary: ConversationSummary,
+) -> ConversationEntry {
+    let overview = Overview::read(store, &summary).await;
+    let is_locked = locks.is_locked(&summary.id);
+    ConversationEntry { summary: Some(summary), overview, is_locked }
 }
 
 /// Lists the conversations that the filter selects: the latest first, damaged entries last.
@@ -130,12 +187,13 @@ pub(crate) async fn list(
     filter: &ConversationFilter,
 ) -> Result<Vec<ConversationEntry>, StoreError> {
     let list = store.conversations().await?;
-    let readable = stream::iter(list.conversations)
-        .map(|summary| async move {
-            let overview = Overview::read(store, &summary).await;
-            let is_locked = locks.is_locked(&summary.id);
-            ConversationEntry { summary: Some(summary), overview, is_locked }
+    let is_before = |summary: &ConversationSummary| {
+        filter.before.as_ref().is_none_or(|ListPosition { last_updated_at, id }| {
+            (&summary.last_updated_at, &summary.id) < (last_updated_at, id)
         })
+    };
+    let readable = stream::iter(list.conversations.into_iter().filter(is_before))
+        .map(|summary| entry(store, locks, summary))
         .buffered(CONCURRENT_READS);
     let damaged = list.damaged.into_iter();
     let damaged =

@@ -6,7 +6,7 @@
 
 use engine::events::{ConversationSummary, EventStore, StoreError};
 use engine::title;
-use protocol::record::ConversationStarted;
+use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, ObservationKind, Record};
 
 /// Number of events to read at the start. A title is generated during the agent's first steps.
@@ -82,6 +82,19 @@ impl Overview {
     pub fn title(&self) -> String {
         let text = self.title.as_ref().or(self.first_message.as_ref());
         title::first_line(text.map_or("", String::as_str))
+    }
+
+    /// Returns the settings that the conversation was started with.
+    pub fn started(&self) -> Option<&ConversationStarted> {
+        self.started.as_ref()
+    }
+
+    /// Returns the URL of the repository in its workspace.
+    pub(super) fn repository(&self) -> Option<&str> {
+        match self.started.as_ref()?.setup.as_ref()? {
+            WorkspaceSetup::Repository { url, .. } => Some(url),
+            _ => None,
+        }
     }
 
     /// Returns the model that the conversation was started with.

@@ -6,6 +6,7 @@ mod close;
 mod draft;
 #[path = "../../examples/embedded.rs"]
 mod embedded;
+mod hosted;
 mod title;
 
 use std::sync::Arc;
@@ -43,7 +44,7 @@ async fn start_with(
         started: ConversationStarted { max_iterations: 10, ..Default::default() },
         parts: change(embedded::parts(id.clone())),
         title: title.map(str::to_owned),
-        task: InitialTask::Message(MessageAction { content: "Say hello.".to_owned(), ..Default::default() }),
+        task: InitialTask::Message(message("Say hello.")),
     };
     conversations.start(conversations.create(id.clone()).await.unwrap(), new).await.unwrap();
     id
@@ -159,7 +160,7 @@ async fn message_of_a_resume_is_received_before_it_returns() {
     let stored = conversations.open(&id).await.unwrap();
     assert!(stored.awaits_message());
     let from = stored.state.next_id;
-    let request = ResumeRequest { message: Some("Ada".to_owned()), ..Default::default() };
+    let request = ResumeRequest { message: Some(message("Ada")), ..Default::default() };
     let parts = embedded::parts(id.clone());
     conversations.resume(stored, parts, request, ConfirmationPolicy::Never).await.unwrap();
     let answer = follow(&conversations, &id, FollowOptions { from, auto_continue: false }).await;
@@ -198,4 +199,8 @@ async fn fork_is_listed_and_deleted_on_its_own() {
     let selector = ConversationSelector::IdPrefix(fork);
     assert!(conversations.find(&selector).await.is_err_and(|error| error.is_bad_request()));
     assert_eq!(conversations.find(&ConversationSelector::Latest).await.unwrap(), id);
+}
+
+fn message(content: &str) -> MessageAction {
+    MessageAction { content: content.to_owned(), ..Default::default() }
 }

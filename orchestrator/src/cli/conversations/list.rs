@@ -69,6 +69,7 @@ impl ListArguments {
             // A folder that does not exist here is compared as it was given.
             folder: folder.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_owned())),
             limit: self.limit,
+            ..ConversationFilter::default()
         }
     }
 }

@@ -1,0 +1,84 @@
+//! The events of a conversation, across the times in which it runs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use protocol::{ConversationId, Event, EventId};
+
+use super::HostedConversations;
+use crate::{ConversationUpdate, ConversationsError, FollowOptions, Follower};
+
+/// Number of events per read of the store.
+const PAGE_SIZE: usize = 64;
+
+/// Streams a conversation: its stored events, then its updates while it runs. A reader may be slow or cancelled, and misses
+/// no event.
+pub struct EventStream {
+    hosted: Arc<HostedConversations>,
+    id: ConversationId,
+    next: EventId,
+    source: Source,
+}
+
+/// Where the next event comes from.
+enum Source {
+    /// The store, whose events up to `end` are read before the conversation is followed.
+    Store(VecDeque<Event>),
+    /// The running conversation.
+    Follower(Box<Follower>),
+}
+
+impl EventStream {
+    pub(super) fn new(hosted: Arc<HostedConversations>, id: ConversationId, from: EventId) -> Self {
+        Self { hosted, id, next: from, source: Source::Store(VecDeque::new()) }
+    }
+
+    /// Waits for the next update. Cancel-safe. [`ConversationUpdate::Closed`] means that the conversation stopped running in
+    /// this process; later updates follow once it runs again.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Store`] if the log cannot be read.
+    pub async fn next(&mut self) -> Result<ConversationUpdate, ConversationsError> {
+        loop {
+            match &mut self.source {
+                Source::Follower(follower) => {
+                    let update = follower.next().await?;
+                    match &update {
+                        ConversationUpdate::Event(event) => self.next = event.id.next(),
+                        ConversationUpdate::Closed => self.source = Source::Store(VecDeque::new()),
+                        _ => {}
+                    }
+                    return Ok(update);
+                }
+                Source::Store(page) => {
+                    if let Some(event) = page.pop_front() {
+                        self.next = event.id.next();
+                        return Ok(ConversationUpdate::Event(event));
+                    }
+                    self.advance().await?;
+                }
+            }
+        }
+    }
+
+    /// Reads the next page of the store, or waits for the conversation to run and follows it.
+    async fn advance(&mut self) -> Result<(), ConversationsError> {
+        let conversations = &self.hosted.conversations;
+        let mut changes = conversations.watch_running();
+        let page = conversations.read(&self.id, self.next, PAGE_SIZE).await?;
+        if !page.is_empty() {
+            self.source = Source::Store(page.into());
+            return Ok(());
+        }
+        let options = FollowOptions { from: self.next, auto_continue: false };
+        match conversations.follow(&self.id, options).await {
+            Ok(follower) if !follower.is_closed() => self.source = Source::Follower(Box::new(follower)),
+            Ok(_) | Err(ConversationsError::NotRunning(_)) => {
+                // An error means that the conversations are dropped, which this stream prevents.
+                let _ = changes.changed().await;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}

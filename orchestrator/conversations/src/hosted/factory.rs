@@ -1,0 +1,67 @@
+//! The trait that composes the parts of a server's conversations.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use engine::replay::Trajectory;
+use engine::sandbox::SandboxProvider;
+use protocol::action::MessageAction;
+use protocol::risk::ConfirmationPolicy;
+
+use crate::claim::Claim;
+use crate::host::HostError;
+use crate::parts::ConversationParts;
+use crate::resume::StoredConversation;
+use crate::start::NewConversation;
+
+/// Composes conversations from the configuration of a server. Implemented by the composition root.
+#[async_trait]
+pub trait ConversationFactory: Send + Sync {
+    /// Composes a new conversation, and locks its folder with the claim.
+    ///
+    /// # Errors
+    /// [`HostError::Refused`] if the request does not fit the configuration, such as one for an unknown agent.
+    async fn compose_new(
+        &self,
+        claim: &mut Claim,
+        request: ConversationRequest,
+    ) -> Result<NewConversation, HostError>;
+
+    /// Composes a stored conversation, and locks its folder with the claim.
+    ///
+    /// # Errors
+    /// [`HostError::Refused`] if the configuration has changed so that the conversation cannot be resumed.
+    async fn compose_stored(
+        &self,
+        stored: &mut StoredConversation,
+    ) -> Result<ComposedConversation, HostError>;
+
+    /// Returns the provider of a runtime's sandboxes.
+    ///
+    /// # Errors
+    /// [`HostError::Refused`] if the runtime is not configured.
+    fn provider(&self, runtime: &str) -> Result<Arc<dyn SandboxProvider>, HostError>;
+}
+
+/// A user's request for a new conversation.
+#[derive(Debug, Clone, Default)]
+pub struct ConversationRequest {
+    /// The first message. If there is none, the agent waits for it.
+    pub message: Option<MessageAction>,
+    /// Instructions for the agent that precede the message.
+    pub instructions: Option<String>,
+    /// Repository to clone into the workspace: `OWNER/NAME`, or a URL.
+    pub repository: Option<String>,
+    /// Branch of the repository. If there is none, its default branch.
+    pub branch: Option<String>,
+    /// A saved conversation to replay before the agent continues. Excludes a message.
+    pub trajectory: Option<Trajectory>,
+}
+
+/// A stored conversation that is ready to be resumed.
+pub struct ComposedConversation {
+    /// Its parts.
+    pub parts: ConversationParts,
+    /// Which actions require the user's confirmation from now on.
+    pub confirmation: ConfirmationPolicy,
+}

@@ -1,0 +1,169 @@
+//! Conversations of a server, with a factory of the engine's fakes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use conversations::{
+    Claim, ComposedConversation, ConversationFactory, ConversationRequest, ConversationUpdate, Conversations,
+    ConversationsError, HostError, HostedConversations, HostingOptions, InitialTask, NewConversation,
+    NoWorkspaces, ProcessLocks, StoredConversation,
+};
+use engine::events::EventStore as _;
+use engine::sandbox::SandboxProvider;
+use engine::testing::MemoryStore;
+use protocol::record::ConversationStarted;
+use protocol::risk::ConfirmationPolicy;
+use protocol::{AgentState, ConversationId, EventId};
+
+use super::{embedded, message};
+
+/// Composes conversations with an agent that asks for a name, and then greets.
+struct GreeterFactory;
+
+#[async_trait]
+impl ConversationFactory for GreeterFactory {
+    async fn compose_new(
+        &self,
+        claim: &mut Claim,
+        request: ConversationRequest,
+    ) -> Result<NewConversation, HostError> {
+        Ok(NewConversation {
+            started: ConversationStarted { max_iterations: 10, ..Default::default() },
+            parts: embedded::parts(claim.id().clone()),
+            title: Some("Greeting".to_owned()),
+            task: request.message.map_or(InitialTask::None, InitialTask::Message),
+        })
+    }
+
+    async fn compose_stored(
+        &self,
+        stored: &mut StoredConversation,
+    ) -> Result<ComposedConversation, HostError> {
+        let parts = embedded::parts(stored.claim().id().clone());
+        Ok(ComposedConversation { parts, confirmation: ConfirmationPolicy::Never })
+    }
+
+    fn provider(&self, _: &str) -> Result<Arc<dyn SandboxProvider>, HostError> {
+        Err(HostError::Refused("no runtime".to_owned()))
+    }
+}
+
+/// A server's conversations in a store that outlives it.
+fn hosted(store: &Arc<MemoryStore>, max_running: usize, close_delay: Duration) -> Arc<HostedConversations> {
+    let (store, locks) = (Arc::clone(store), Arc::new(ProcessLocks::default()));
+    let conversations = Conversations::new(store, locks, Arc::new(NoWorkspaces));
+    let options = HostingOptions { max_running, close_delay };
+    HostedConversations::new(conversations, Arc::new(GreeterFactory), options)
+}
+
+async fn greeting(hosted: &Arc<HostedConversations>) -> ConversationId {
+    let request = ConversationRequest { message: Some(message("Greet me.")), ..Default::default() };
+    hosted.create(request).await.unwrap()
+}
+
+/// Waits until the conversation is at rest in this state.
+async fn until(hosted: &Arc<HostedConversations>, id: &ConversationId, state: AgentState) {
+    let mut stream = hosted.stream(id, EventId::FIRST).await.unwrap();
+    loop {
+        if let ConversationUpdate::Waiting(waiting) = stream.next().await.unwrap()
+            && waiting.state.agent_state == state
+        {
+            return;
+        }
+    }
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+
+#[tokio::test(start_paused = true)]
+async fn conversation_at_rest_is_closed_and_opened_by_a_message() {
+    let hosted = hosted(&Arc::default(), 10, LONG);
+    let id = greeting(&hosted).await;
+    until(&hosted, &id, AgentState::AwaitingUserInput).await;
+    assert!(hosted.state(&id).is_some());
+    tokio::time::sleep(LONG + Duration::from_secs(1)).await;
+    assert!(hosted.state(&id).is_none());
+    hosted.send_message(&id, message("Ada")).await.unwrap();
+    until(&hosted, &id, AgentState::Finished).await;
+}
+
+#[tokio::test]
+async fn created_conversation_is_in_the_store() {
+    let store = Arc::new(MemoryStore::default());
+    let hosted = hosted(&store, 10, LONG);
+    let id = greeting(&hosted).await;
+    assert!(store.find(&id).await.unwrap().is_some());
+    assert!(matches!(
+        hosted.stream(&"none".parse().unwrap(), EventId::FIRST).await,
+        Err(ConversationsError::Unknown(_))
+    ));
+}
+
+#[tokio::test]
+async fn conversation_that_waited_longest_makes_room() {
+    let hosted = hosted(&Arc::default(), 2, LONG);
+    let (first, second) = (greeting(&hosted).await, greeting(&hosted).await);
+    until(&hosted, &first, AgentState::AwaitingUserInput).await;
+    until(&hosted, &second, AgentState::AwaitingUserInput).await;
+    let third = greeting(&hosted).await;
+    let is_running = [&first, &second, &third].map(|id| hosted.state(id).is_some());
+    assert_eq!(is_running, [false, true, true]);
+}
+
+#[tokio::test]
+async fn messages_to_a_stored_conversation_open_it_once() {
+    let store = Arc::new(MemoryStore::default());
+    let first = hosted(&store, 10, LONG);
+    let id = first.create(ConversationRequest::default()).await.unwrap();
+    until(&first, &id, AgentState::AwaitingUserInput).await;
+    first.shut_down().await;
+    assert!(matches!(first.send_message(&id, message("late")).await, Err(ConversationsError::ShuttingDown)));
+    let second = hosted(&store, 10, LONG);
+    let sent = (0..8).map(|_| second.send_message(&id, message("Hello.")));
+    for result in futures_util::future::join_all(sent).await {
+        result.unwrap();
+    }
+    until(&second, &id, AgentState::Finished).await;
+    assert_eq!(second.conversations().running(), [id]);
+}
+
+#[tokio::test]
+async fn stream_continues_across_stop_and_start() {
+    let hosted = hosted(&Arc::default(), 10, LONG);
+    let id = greeting(&hosted).await;
+    let mut stream = hosted.stream(&id, EventId::FIRST).await.unwrap();
+    let mut ids = Vec::new();
+    let mut is_stopped = false;
+    loop {
+        match stream.next().await.unwrap() {
+            ConversationUpdate::Event(event) => ids.push(event.id.0),
+            ConversationUpdate::Waiting(waiting) if !is_stopped => {
+                assert_eq!(waiting.state.agent_state, AgentState::AwaitingUserInput);
+                is_stopped = true;
+                hosted.stop(&id).await.unwrap();
+                hosted.send_message(&id, message("Ada")).await.unwrap();
+            }
+            ConversationUpdate::Waiting(waiting) if waiting.state.agent_state == AgentState::Finished => {
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert!(ids.iter().copied().eq(0..ids.len() as u64), "{ids:?}");
+}
+
+#[tokio::test]
+async fn title_is_replaced_while_running_and_while_stored() {
+    let hosted = hosted(&Arc::default(), 10, LONG);
+    let id = greeting(&hosted).await;
+    until(&hosted, &id, AgentState::AwaitingUserInput).await;
+    for title in ["While running", "While stored"] {
+        hosted.set_title(&id, title).await.unwrap();
+        hosted.stop(&id).await.unwrap();
+        let entry = hosted.conversations().entry(&id).await.unwrap().unwrap();
+        assert_eq!(entry.overview.unwrap().title(), title);
+    }
+    hosted.delete(&id).await.unwrap();
+    assert!(matches!(hosted.stop(&id).await, Err(ConversationsError::Unknown(_))));
+}
