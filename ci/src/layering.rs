@@ -21,8 +21,12 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("sandbox", &["engine", "protocol", "tls"]),
     ("storage", &["engine", "protocol"]),
     ("conversations", &["engine", "protocol"]),
-    ("orchestrator", &["browser", "conversations", "engine", "llm", "mcp", "sandbox", "storage", "protocol"]),
-    ("tests", &["browser", "engine", "llm", "mcp", "protocol", "sandbox", "storage"]),
+    ("server", &["conversations", "engine", "protocol"]),
+    (
+        "orchestrator",
+        &["browser", "conversations", "engine", "llm", "mcp", "sandbox", "server", "storage", "protocol"],
+    ),
+    ("tests", &["browser", "engine", "llm", "mcp", "protocol", "sandbox", "storage", "tls"]),
     ("ci", &[]),
 ];
 

@@ -12,6 +12,7 @@ mod python_literal;
 
 pub mod action;
 pub mod agent_state;
+pub mod client_api;
 pub mod event;
 pub mod ids;
 pub mod metrics;

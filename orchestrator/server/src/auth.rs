@@ -1,0 +1,78 @@
+//! The key that requests must carry.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::{HeaderMap, header};
+use ring::digest::{Digest, SHA256, digest};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::error::ApiError;
+use crate::state::ServerState;
+
+/// V0's header of the key.
+const KEY_HEADER: &str = "x-session-api-key";
+
+/// The server's key. Only its hash is kept, so that a comparison takes the same time for each wrong key.
+pub(crate) struct ApiKey(Digest);
+
+impl ApiKey {
+    pub(crate) fn new(key: &SecretString) -> Self {
+        Self(digest(&SHA256, key.expose_secret().as_bytes()))
+    }
+
+    /// Whether a client's key is this one.
+    pub(crate) fn is(&self, given: &[u8]) -> bool {
+        digest(&SHA256, given).as_ref() == self.0.as_ref()
+    }
+
+    /// Whether the headers have the key: in V0's header, or as a bearer token.
+    pub(crate) fn is_in(&self, headers: &HeaderMap) -> bool {
+        let bearer = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+        let bearer = bearer.and_then(|value| value.strip_prefix(b"Bearer "));
+        let own = headers.get(KEY_HEADER).map(|value| value.as_bytes());
+        own.or(bearer).is_some_and(|given| self.is(given))
+    }
+}
+
+/// Rejects requests without the key.
+pub(crate) async fn require_key(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    if state.key.is_in(request.headers()) { Ok(next.run(request).await) } else { Err(ApiError::NoKey) }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn key_is_accepted_in_either_header_and_only_whole() {
+        let key = ApiKey::new(&SecretString::from("secret"));
+        let is_in = |name: &'static str, value: &'static str| {
+            key.is_in(&HeaderMap::from_iter([(
+                http::HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )]))
+        };
+        assert!(is_in("x-session-api-key", "secret"));
+        assert!(is_in("authorization", "Bearer secret"));
+        for (name, value) in [
+            ("x-session-api-key", "secre"),
+            ("x-session-api-key", "secret1"),
+            ("x-session-api-key", ""),
+            ("authorization", "secret"),
+            ("authorization", "Basic secret"),
+            ("cookie", "secret"),
+        ] {
+            assert!(!is_in(name, value), "{name}: {value}");
+        }
+        assert!(!key.is_in(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,89 @@
+//! Errors of the API, and the one table of their status codes.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use conversations::{ConversationsError, HostError};
+use http::{HeaderValue, StatusCode, header};
+use protocol::client_api::ErrorBody;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    #[error("the request has no valid key: send it as X-Session-API-Key, or as a bearer token")]
+    NoKey,
+    #[error("the request is for another host, or from a page of another origin")]
+    ForeignOrigin,
+    #[error("there is no such route")]
+    NoRoute,
+    #[error("{field}: {problem}")]
+    Invalid { field: String, problem: String },
+    #[error("the body has more than the maximum number of bytes")]
+    TooLarge,
+    #[error(transparent)]
+    Conversations(#[from] ConversationsError),
+}
+
+impl ApiError {
+    pub(crate) fn invalid(field: impl Into<String>, problem: impl std::fmt::Display) -> Self {
+        Self::Invalid { field: field.into(), problem: problem.to_string() }
+    }
+
+    /// The status, and the code of V0's message.
+    fn status(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::NoKey => (StatusCode::UNAUTHORIZED, "AUTH$NO_KEY"),
+            Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
+            Self::NoRoute => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
+            Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "API$BODY_TOO_LARGE"),
+            Self::Conversations(error) => match error {
+                ConversationsError::Unknown(_)
+                | ConversationsError::NoConversations
+                | ConversationsError::UnknownEvent { .. } => {
+                    (StatusCode::NOT_FOUND, "CONVERSATION$NOT_FOUND")
+                }
+                ConversationsError::Ambiguous(_) | ConversationsError::Host(HostError::Refused(_)) => {
+                    (StatusCode::BAD_REQUEST, "CONVERSATION$REJECTED")
+                }
+                ConversationsError::Exists(_)
+                | ConversationsError::Locked(_)
+                | ConversationsError::NotRunning(_)
+                | ConversationsError::NothingToDecide(_)
+                | ConversationsError::NotInLoop(_) => (StatusCode::CONFLICT, "CONVERSATION$CONFLICT"),
+                ConversationsError::TooManyRunning(_) => {
+                    (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$TOO_MANY_RUNNING")
+                }
+                ConversationsError::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "SERVER$SHUTTING_DOWN"),
+                ConversationsError::Conversation(_) => (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY"),
+                ConversationsError::Store(_)
+                | ConversationsError::RemoveSandbox(_)
+                | ConversationsError::Host(HostError::Failed(_)) => {
+                    (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED")
+                }
+            },
+        }
+    }
+
+    /// The message for the client. The cause of an internal error is only logged.
+    fn body(&self, code: &'static str) -> ErrorBody {
+        let field = match self {
+            Self::Invalid { field, .. } => Some(field.clone()),
+            _ => None,
+        };
+        ErrorBody::new(code, self.to_string(), field)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, code) = self.status();
+        if status.is_server_error() {
+            tracing::error!(code, error = &self as &dyn std::error::Error, "cannot serve a request");
+        }
+        let mut response = (status, Json(self.body(code))).into_response();
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,73 @@
+//! Extractors whose errors name the field.
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use http::StatusCode;
+use http::request::Parts;
+use protocol::ConversationId;
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+
+/// A JSON body. An empty body is `{}`.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+/// The parameters of the query.
+pub(crate) struct QueryParameters<T>(pub(crate) T);
+
+/// The conversation that the path names.
+pub(crate) struct ConversationPath(pub(crate) ConversationId);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let body = Bytes::from_request(request, state).await.map_err(|error: BytesRejection| {
+            if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                ApiError::TooLarge
+            } else {
+                ApiError::invalid("body", error)
+            }
+        })?;
+        let body = if body.trim_ascii().is_empty() { Bytes::from_static(b"{}") } else { body };
+        // Serde would accept an array of the fields' values too.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(ApiError::invalid("body", "must be a JSON object"));
+        }
+        let mut deserializer = serde_json::Deserializer::from_slice(&body);
+        let value = serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|error| ApiError::invalid(field_name(error.path()), error.inner()))?;
+        deserializer.end().map_err(|error| ApiError::invalid("body", error))?;
+        Ok(Self(value))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameters<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let query = parts.uri.query().unwrap_or_default();
+        let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
+        serde_path_to_error::deserialize(pairs)
+            .map(Self)
+            .map_err(|error| ApiError::invalid(field_name(error.path()), error.inner()))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ConversationPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = axum::extract::Path::<String>::from_request_parts(parts, state).await;
+        let id = path.map_err(|error| ApiError::invalid("conversation_id", error))?.0;
+        id.parse().map(Self).map_err(|error| ApiError::invalid("conversation_id", error))
+    }
+}
+
+fn field_name(path: &serde_path_to_error::Path) -> String {
+    match path.to_string().as_str() {
+        "." => "body".to_owned(),
+        field => field.to_owned(),
+    }
+}

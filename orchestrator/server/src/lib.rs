@@ -1,0 +1,90 @@
+//! The host server: V0's REST API and socket.io, and streams of events, on the application layer.
+//!
+//! Knows [`conversations`] and the types of [`engine`], and no adapter: the composition root passes [`HostedConversations`]
+//! and the server's [`ServerConfig`]. The routes are in `routes`, their shapes in [`protocol::client_api`].
+//!
+//! Every request to `/api` needs the server's key. Requests whose `Host` is not expected are rejected, and so are those from
+//! pages of other origins, so that a page in a browser cannot reach a server on the same machine.
+
+mod auth;
+mod error;
+mod extract;
+mod origin;
+mod routes;
+mod socket_io;
+mod state;
+mod stream;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conversations::HostedConversations;
+use secrecy::SecretString;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use origin::AllowedHosts;
+use state::ServerState;
+
+/// Time for open requests to end at shutdown.
+const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Settings of [`Server`].
+#[derive(Debug)]
+pub struct ServerConfig {
+    /// The key that guards `/api` and the sockets.
+    pub key: SecretString,
+    /// The names under which clients reach this server.
+    pub allowed_hosts: AllowedHosts,
+    /// Values of the settings that clients can choose.
+    pub choices: Choices,
+}
+
+/// Values of settings that the server offers to its clients.
+#[derive(Debug, Default, Clone)]
+pub struct Choices {
+    /// Names of models.
+    pub models: Vec<String>,
+    /// Names of agents.
+    pub agents: Vec<String>,
+    /// Names of security analyzers.
+    pub security_analyzers: Vec<String>,
+}
+
+/// The server of the REST API and the sockets.
+pub struct Server {
+    state: Arc<ServerState>,
+}
+
+impl Server {
+    /// Creates a server of the conversations.
+    pub fn new(conversations: Arc<HostedConversations>, config: ServerConfig) -> Self {
+        Self { state: Arc::new(ServerState::new(conversations, config)) }
+    }
+
+    /// Serves requests until `shutdown` is cancelled. Then ends the streams, completes open requests within a grace period, and
+    /// returns. The conversations keep running.
+    ///
+    /// # Errors
+    /// The listener failed.
+    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> std::io::Result<()> {
+        let router = routes::router(Arc::clone(&self.state));
+        let ending = {
+            let (shutdown, streams) = (shutdown.clone(), self.state.streams.clone());
+            async move {
+                shutdown.cancelled().await;
+                streams.cancel();
+            }
+        };
+        let serving = axum::serve(listener, router).with_graceful_shutdown(ending);
+        let late = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(SHUTDOWN_GRACE_PERIOD).await;
+        };
+        tokio::select! {
+            served = serving.into_future() => served,
+            () = late => Ok(()),
+        }
+    }
+}

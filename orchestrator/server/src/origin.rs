@@ -1,0 +1,112 @@
+//! Which `Host` and `Origin` headers are accepted. A page of another origin, or of a name that was rebound to this machine,
+//! must not reach the server through the user's browser.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::uri::Authority;
+use http::{HeaderMap, Uri, header};
+
+use crate::error::ApiError;
+use crate::state::ServerState;
+
+/// Names of this machine for its own programs.
+const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// Host names under which a server may be reached, besides those of the loopback interface.
+#[derive(Debug, Clone, Default)]
+pub struct AllowedHosts {
+    names: Vec<String>,
+    is_any: bool,
+}
+
+impl AllowedHosts {
+    /// Accepts these names, on any port. `*` accepts all.
+    pub fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let names: Vec<_> = names.into_iter().map(|name| name.to_ascii_lowercase()).collect();
+        Self { is_any: names.iter().any(|name| name == "*"), names }
+    }
+
+    fn accept(&self, authority: &str) -> bool {
+        let Ok(authority) = authority.parse::<Authority>() else { return false };
+        let host = authority.host().to_ascii_lowercase();
+        // A user name in front would make the name ambiguous.
+        let is_plain = !authority.as_str().contains('@');
+        is_plain && (self.is_any || LOOPBACK_NAMES.contains(&host.as_str()) || self.names.contains(&host))
+    }
+
+    /// Whether a request was sent to an accepted name, and not by a page of another origin.
+    fn accept_request(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        let host = headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
+        let Some(host) = uri.authority().map(Authority::as_str).or(host) else { return false };
+        let is_same_origin = match headers.get(header::ORIGIN).map(|origin| origin.to_str()) {
+            None => true,
+            Some(Ok(origin)) => {
+                let authority = origin.split_once("://").map(|(_, authority)| authority);
+                authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+            }
+            Some(Err(_)) => false,
+        };
+        self.accept(host) && is_same_origin
+    }
+}
+
+/// Rejects requests to other names and from other origins.
+pub(crate) async fn require_own_origin(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    if state.allowed_hosts.accept_request(request.uri(), request.headers()) {
+        Ok(next.run(request).await)
+    } else {
+        Err(ApiError::ForeignOrigin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepts(host: &str, origin: Option<&str>) -> bool {
+        let hosts = AllowedHosts::new(["Example.org".to_owned()]);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        hosts.accept_request(&Uri::from_static("/api"), &headers)
+    }
+
+    #[test]
+    fn own_names_are_accepted_on_any_port() {
+        for host in ["localhost", "localhost:3000", "127.0.0.1:1", "[::1]:80", "example.org", "EXAMPLE.org:8"]
+        {
+            assert!(accepts(host, None), "{host}");
+            assert!(accepts(host, Some(&format!("http://{host}"))), "{host}");
+        }
+    }
+
+    #[test]
+    fn other_names_and_origins_are_rejected() {
+        for host in
+            ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "a b", "10.0.0.1"]
+        {
+            assert!(!accepts(host, None), "{host}");
+        }
+        for origin in
+            ["http://evil.example", "http://localhost:3001", "null", "", "http://localhost:3000@evil"]
+        {
+            assert!(!accepts("localhost:3000", Some(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn request_without_a_host_is_rejected() {
+        assert!(
+            !AllowedHosts::new(["*".to_owned()]).accept_request(&Uri::from_static("/"), &HeaderMap::new())
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Events of a conversation, and messages of the user.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use protocol::action::MessageAction;
+use protocol::client_api::{AgentMessage, EventPage, EventQuery};
+use protocol::{Action, ConversationId, Event, EventBody, EventId, EventSource, Timestamp};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::extract::{ConversationPath, JsonBody, QueryParameters};
+use crate::state::ServerState;
+use crate::view;
+
+/// Maximum number of events of a page.
+const MAX_PAGE_SIZE: usize = 100;
+
+/// Number of events per read of the store.
+const READ_SIZE: u64 = 256;
+
+pub(super) async fn page(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+    QueryParameters(query): QueryParameters<EventQuery>,
+) -> Result<Json<EventPage>, ApiError> {
+    let selection = Selection::new(&query)?;
+    let conversations = state.conversations.conversations();
+    let end = conversations.event_count(&id).await?;
+    let last = query.end_id.map_or(end, |last| last.saturating_add(1).min(end));
+    let (mut events, mut range) = (Vec::new(), query.start_id..last);
+    while !range.is_empty() && events.len() <= query.limit {
+        let (from, count) = if query.reverse {
+            let from = range.end.saturating_sub(READ_SIZE).max(range.start);
+            let count = range.end - from;
+            range.end = from;
+            (from, count)
+        } else {
+            let count = READ_SIZE.min(range.end - range.start);
+            let from = range.start;
+            range.start += count;
+            (from, count)
+        };
+        let mut read = conversations.read(&id, EventId(from), count as usize).await?;
+        if query.reverse {
+            read.reverse();
+        }
+        events.extend(read.iter().filter_map(|event| selection.select(event)));
+    }
+    let has_more = events.len() > query.limit;
+    events.truncate(query.limit);
+    Ok(Json(EventPage { events, has_more }))
+}
+
+/// The filters of a page.
+struct Selection<'a> {
+    query: &'a EventQuery,
+    text: Option<String>,
+    include_types: Vec<&'a str>,
+    exclude_types: Vec<&'a str>,
+    start: Option<Timestamp>,
+    end: Option<Timestamp>,
+}
+
+impl<'a> Selection<'a> {
+    fn new(query: &'a EventQuery) -> Result<Self, ApiError> {
+        if !(1..=MAX_PAGE_SIZE).contains(&query.limit) {
+            return Err(ApiError::invalid("limit", format_args!("must be 1 to {MAX_PAGE_SIZE}")));
+        }
+        let is_source = |name: &&String| ["agent", "user", "environment"].contains(&name.as_str());
+        if query.source.as_ref().is_some_and(|source| !is_source(&source)) {
+            return Err(ApiError::invalid("source", "must be agent, user or environment"));
+        }
+        let date = |field, text: &Option<String>| {
+            let date = text.clone().map(Timestamp::try_from).transpose();
+            date.map_err(|error| ApiError::invalid(field, error))
+        };
+        let types = |text: &'a Option<String>| -> Vec<&'a str> {
+            let names = text.iter().flat_map(|text| text.split(','));
+            names.map(str::trim).filter(|name| !name.is_empty()).collect()
+        };
+        Ok(Self {
+            query,
+            text: query.query.as_ref().map(|text| text.to_lowercase()),
+            include_types: types(&query.include_types),
+            exclude_types: types(&query.exclude_types),
+            start: date("start_date", &query.start_date)?,
+            end: date("end_date", &query.end_date)?,
+        })
+    }
+
+    /// Returns the JSON of an event that is selected.
+    fn select(&self, event: &Event) -> Option<Value> {
+        let json = view::event(event)?;
+        let has_kind = |names: &[&str]| {
+            let kinds = [&json["action"], &json["observation"]];
+            kinds.iter().filter_map(|kind| kind.as_str()).any(|kind| names.contains(&kind))
+        };
+        let is_hidden = json["args"]["hidden"] == true || json["extras"]["hidden"] == true;
+        let is_selected = (self.include_types.is_empty() || has_kind(&self.include_types))
+            && !has_kind(&self.exclude_types)
+            && !(self.query.exclude_hidden && is_hidden)
+            && self.query.source.as_ref().is_none_or(|source| json["source"] == **source)
+            && self.start.as_ref().is_none_or(|start| event.timestamp >= *start)
+            && self.end.as_ref().is_none_or(|end| event.timestamp <= *end)
+            && self.text.as_ref().is_none_or(|text| json.to_string().to_lowercase().contains(text));
+        is_selected.then_some(json)
+    }
+}
+
+pub(super) async fn append(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+    JsonBody(event): JsonBody<Value>,
+) -> Result<Json<Value>, ApiError> {
+    apply_user_event(&state, &id, event).await?;
+    Ok(Json(json!({"success": true})))
+}
+
+pub(super) async fn message(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+    JsonBody(AgentMessage { message }): JsonBody<AgentMessage>,
+) -> Result<Json<Value>, ApiError> {
+    send_message(&state, &id, MessageAction { content: message, ..MessageAction::default() }).await?;
+    Ok(Json(json!({"success": true})))
+}
+
+/// Applies an event that a client sends as the user: a message, or a change of the agent's state.
+pub(crate) async fn apply_user_event(
+    state: &ServerState,
+    id: &ConversationId,
+    event: Value,
+) -> Result<(), ApiError> {
+    match parse_action(event)? {
+        Action::Message(message) => {
+            let MessageAction { content, image_urls, file_urls, .. } = message;
+            let message = MessageAction { content, image_urls, file_urls, ..MessageAction::default() };
+            send_message(state, id, message).await
+        }
+        Action::ChangeAgentState(change) => {
+            Ok(state.conversations.change_agent_state(id, change.agent_state).await?)
+        }
+        _ => Err(ApiError::invalid("action", "a user sends only message and change_agent_state")),
+    }
+}
+
+async fn send_message(
+    state: &ServerState,
+    id: &ConversationId,
+    message: MessageAction,
+) -> Result<(), ApiError> {
+    let has_images = message.image_urls.as_ref().is_some_and(|urls| !urls.is_empty());
+    if message.content.trim().is_empty() && !has_images {
+        return Err(ApiError::invalid("message", "must not be empty"));
+    }
+    Ok(state.conversations.send_message(id, message).await?)
+}
+
+/// Parses the action in a client's event, which has no id, time or source.
+fn parse_action(event: Value) -> Result<Action, ApiError> {
+    let Value::Object(mut event) = event else {
+        return Err(ApiError::invalid("body", "an event is an object"));
+    };
+    event.insert("id".to_owned(), json!(0));
+    event.insert("timestamp".to_owned(), json!("1970-01-01T00:00:00"));
+    event.insert("source".to_owned(), json!(EventSource::User));
+    let event = Event::from_value(&Value::Object(event)).map_err(|error| ApiError::invalid("body", error))?;
+    match event.body {
+        EventBody::Action(action) => Ok(action),
+        _ => Err(ApiError::invalid("action", "an event of the user is an action")),
+    }
+}
+
+pub(super) async fn trajectory(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+) -> Result<Json<Value>, ApiError> {
+    let events = state.conversations.conversations().export(&id, false).await?;
+    Ok(Json(json!({"trajectory": events})))
+}

@@ -1,0 +1,23 @@
+//! Routes that tell whether the server works. They need no key.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use crate::state::ServerState;
+
+pub(super) async fn alive() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+pub(super) async fn health() -> Json<&'static str> {
+    Json("OK")
+}
+
+pub(super) async fn server_info(State(state): State<Arc<ServerState>>) -> Json<Value> {
+    let uptime = state.started_at.elapsed().as_secs_f64();
+    let running = state.conversations.conversations().running().len();
+    Json(json!({"uptime": uptime, "idle_time": 0, "resources": {"running_conversations": running}}))
+}

@@ -1,0 +1,79 @@
+//! The table of routes.
+
+mod conversations;
+mod events;
+mod health;
+mod options;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use http::{HeaderValue, header};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::trace::TraceLayer;
+
+use crate::error::ApiError;
+use crate::state::ServerState;
+use crate::{auth, origin, socket_io, stream};
+
+pub(crate) use events::apply_user_event;
+
+/// Maximum size of a body: a message with pictures, or a trajectory.
+const MAX_BODY_BYTES: usize = 32 << 20;
+
+pub(crate) fn router(state: Arc<ServerState>) -> Router {
+    let api = Router::new()
+        .route("/options/models", get(options::models))
+        .route("/options/agents", get(options::agents))
+        .route("/options/security-analyzers", get(options::security_analyzers))
+        .route("/options/config", get(options::config))
+        .route("/conversations", get(conversations::list).post(conversations::create))
+        .route(
+            "/conversations/{id}",
+            get(conversations::find).patch(conversations::rename).delete(conversations::delete),
+        )
+        .route("/conversations/{id}/start", post(conversations::start))
+        .route("/conversations/{id}/stop", post(conversations::stop))
+        .route("/conversations/{id}/config", get(conversations::config))
+        .route("/conversations/{id}/events", get(events::page).post(events::append))
+        .route("/conversations/{id}/message", post(events::message))
+        .route("/conversations/{id}/trajectory", get(events::trajectory))
+        .route("/v2/conversations/{id}/stream", get(stream::stream))
+        .fallback(no_route)
+        .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));
+    Router::new()
+        .route("/alive", get(health::alive))
+        .route("/health", get(health::health))
+        .route("/server_info", get(health::server_info))
+        .nest("/api", api)
+        .fallback(no_route)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(socket_io::layer(&state))
+        .layer(from_fn_with_state(Arc::clone(&state), origin::require_own_origin))
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("no-store"),
+        ))
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ))
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+        ))
+        .layer(CatchPanicLayer::new())
+        // The query may hold a key, so the span has only the path.
+        .layer(TraceLayer::new_for_http().make_span_with(|request: &http::Request<_>| {
+            tracing::info_span!("request", method = %request.method(), path = request.uri().path())
+        }))
+        .with_state(state)
+}
+
+async fn no_route() -> ApiError {
+    ApiError::NoRoute
+}

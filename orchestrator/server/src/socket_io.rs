@@ -1,0 +1,184 @@
+//! V0's socket.io: replays the events of a conversation, sends new ones, and receives those of the user.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conversations::{ConversationUpdate, ConversationsError, EventStream};
+use protocol::{Action, ConversationId, Event, EventBody, Observation, ObservationKind, Record};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use socketioxide::extract::{Data, SocketRef};
+use socketioxide::handler::ConnectHandler as _;
+use socketioxide::layer::SocketIoLayer;
+use socketioxide::{SendError, SocketError, SocketIo};
+use tokio::time::sleep;
+
+use crate::error::ApiError;
+use crate::state::ServerState;
+use crate::stream::first_after;
+use crate::{routes, view};
+
+/// Number of packets that wait for a slow client.
+const MAX_QUEUED_PACKETS: usize = 256;
+
+/// Maximum size of a client's message: a text with pictures.
+const MAX_MESSAGE_BYTES: usize = 32 << 20;
+
+/// Delay before a packet is sent again to a client whose queue is full.
+const QUEUE_RETRY_DELAY: Duration = Duration::from_millis(20);
+
+/// The parameters of a connection.
+#[derive(Debug, Deserialize)]
+struct ConnectQuery {
+    conversation_id: Option<String>,
+    #[serde(default)]
+    latest_event_id: Option<i64>,
+    #[serde(default)]
+    session_api_key: Option<String>,
+}
+
+/// Serves `/socket.io`.
+pub(crate) fn layer(state: &Arc<ServerState>) -> SocketIoLayer {
+    let (layer, io) = SocketIo::builder()
+        .max_buffer_size(MAX_QUEUED_PACKETS)
+        .max_payload(MAX_MESSAGE_BYTES as u64)
+        .ws_max_message_size(MAX_MESSAGE_BYTES)
+        .ws_max_frame_size(MAX_MESSAGE_BYTES)
+        .build_layer();
+    let (checking, serving) = (Arc::clone(state), Arc::clone(state));
+    let check = move |socket: SocketRef| {
+        let state = Arc::clone(&checking);
+        async move {
+            let (id, _) = check(&state, &socket).await?;
+            // Before the client learns that it is connected, because it may send at once.
+            receive_actions(&state, &socket, &id);
+            Ok::<_, ApiError>(())
+        }
+    };
+    let serve = move |socket: SocketRef| serve(Arc::clone(&serving), socket);
+    io.ns("/", serve.with(check));
+    layer
+}
+
+/// Rejects a connection without the key, or to a conversation whose events cannot be read.
+async fn check(
+    state: &Arc<ServerState>,
+    socket: &SocketRef,
+) -> Result<(ConversationId, EventStream), ApiError> {
+    let query = socket.req_parts().uri.query().unwrap_or_default();
+    let query: ConnectQuery =
+        serde_urlencoded::from_str(query).map_err(|error| ApiError::invalid("query", error))?;
+    let is_key = |key: &String| state.key.is(key.as_bytes());
+    if !state.key.is_in(&socket.req_parts().headers) && !query.session_api_key.as_ref().is_some_and(is_key) {
+        return Err(ApiError::NoKey);
+    }
+    let id = query.conversation_id.unwrap_or_default();
+    let id = id.parse().map_err(|error| ApiError::invalid("conversation_id", error))?;
+    let from = first_after(query.latest_event_id.unwrap_or(-1));
+    let events = state.conversations.stream(&id, from).await?;
+    Ok((id, events))
+}
+
+/// Applies what a client sends as the user.
+fn receive_actions(state: &Arc<ServerState>, socket: &SocketRef, id: &ConversationId) {
+    for event in ["oh_user_action", "oh_action"] {
+        let (state, id) = (Arc::clone(state), id.clone());
+        socket.on(event, move |socket: SocketRef, Data(event): Data<Value>| {
+            let (state, id) = (Arc::clone(&state), id.clone());
+            async move {
+                if let Err(error) = routes::apply_user_event(&state, &id, event).await {
+                    fail(&socket, &error);
+                }
+            }
+        });
+    }
+}
+
+/// Sends the events of the conversation until the client disconnects.
+async fn serve(state: Arc<ServerState>, socket: SocketRef) {
+    let (id, events) = match check(&state, &socket).await {
+        Ok(checked) => checked,
+        Err(error) => return fail(&socket, &error),
+    };
+    let ended = state.streams.child_token();
+    let disconnected = ended.clone();
+    socket.on_disconnect(move || {
+        let disconnected = disconnected.clone();
+        async move { disconnected.cancel() }
+    });
+    if !socket.connected() {
+        return;
+    }
+    let _connection = state.connect(&id);
+    tokio::select! {
+        () = ended.cancelled() => {}
+        result = send_events(&state, &socket, &id, events) => {
+            if let Err(error) = result {
+                fail(&socket, &ApiError::from(error));
+            }
+        }
+    }
+    // Fails if the client has disconnected itself.
+    let _ = socket.disconnect();
+}
+
+/// Sends events until the client is gone. Of the stored changes of the agent's state, only the last one is sent, at the end of
+/// what is stored.
+async fn send_events(
+    state: &ServerState,
+    socket: &SocketRef,
+    id: &ConversationId,
+    mut events: EventStream,
+) -> Result<(), ConversationsError> {
+    let stored = state.conversations.conversations().event_count(id).await?;
+    let mut last_state = None;
+    loop {
+        let ConversationUpdate::Event(event) = events.next().await? else { continue };
+        let message = to_message(id, &event);
+        let is_replayed = event.id.next().0 < stored;
+        let (held, sent) = if is_state_change(&event) { (message, None) } else { (None, message) };
+        last_state = held.or(last_state);
+        let due = if is_replayed { None } else { last_state.take() };
+        for message in sent.into_iter().chain(due) {
+            if !send(socket, &message).await {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn is_state_change(event: &Event) -> bool {
+    let EventBody::Observation(Observation { kind, .. }) = &event.body else { return false };
+    matches!(kind, ObservationKind::AgentStateChanged(_))
+}
+
+/// Returns what a client receives for an event. `None` for events that V0 does not send.
+fn to_message(id: &ConversationId, event: &Event) -> Option<Value> {
+    match &event.body {
+        EventBody::Record(Record::ConversationTitled(titled)) => Some(json!({
+            "status_update": true, "type": "info", "message": id, "conversation_title": titled.title,
+        })),
+        EventBody::Action(Action::Null(_) | Action::Recall(_)) => None,
+        EventBody::Observation(Observation {
+            kind: ObservationKind::Null(_) | ObservationKind::Recall(_),
+            ..
+        }) => None,
+        _ => view::event(event),
+    }
+}
+
+/// Sends a message, and waits while the queue of a slow client is full. Returns whether the client is still connected.
+async fn send(socket: &SocketRef, message: &Value) -> bool {
+    loop {
+        match socket.emit("oh_event", message) {
+            Ok(()) => return true,
+            Err(SendError::Socket(SocketError::InternalChannelFull)) => sleep(QUEUE_RETRY_DELAY).await,
+            Err(_) => return false,
+        }
+    }
+}
+
+fn fail(socket: &SocketRef, error: &ApiError) {
+    // A client that is gone or does not read misses the message.
+    let _ = socket.emit("oh_event", &json!({"error": true, "message": error.to_string()}));
+}

@@ -1,0 +1,74 @@
+//! State that all handlers share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conversations::HostedConversations;
+use protocol::ConversationId;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::ApiKey;
+use crate::{AllowedHosts, Choices, ServerConfig};
+
+pub(crate) struct ServerState {
+    pub(crate) conversations: Arc<HostedConversations>,
+    pub(crate) key: ApiKey,
+    pub(crate) allowed_hosts: AllowedHosts,
+    pub(crate) choices: Choices,
+    pub(crate) started_at: Instant,
+    /// Ends all streams and sockets when it is cancelled.
+    pub(crate) streams: CancellationToken,
+    /// Number of open streams and sockets of each conversation that has some. A blocking mutex, because it is never held
+    /// across an await.
+    connections: Mutex<BTreeMap<ConversationId, usize>>,
+}
+
+/// Counts a stream as open until it is dropped.
+pub(crate) struct ConnectionGuard {
+    state: Arc<ServerState>,
+    conversation: ConversationId,
+}
+
+impl ServerState {
+    pub(crate) fn new(conversations: Arc<HostedConversations>, config: ServerConfig) -> Self {
+        let ServerConfig { key, allowed_hosts, choices } = config;
+        Self {
+            conversations,
+            key: ApiKey::new(&key),
+            allowed_hosts,
+            choices,
+            started_at: Instant::now(),
+            streams: CancellationToken::new(),
+            connections: Mutex::default(),
+        }
+    }
+
+    /// Counts a stream of a conversation.
+    pub(crate) fn connect(self: &Arc<Self>, conversation: &ConversationId) -> ConnectionGuard {
+        self.change_connections(|connections| *connections.entry(conversation.clone()).or_default() += 1);
+        ConnectionGuard { state: Arc::clone(self), conversation: conversation.clone() }
+    }
+
+    /// Returns the number of open streams and sockets of a conversation.
+    pub(crate) fn connection_count(&self, conversation: &ConversationId) -> usize {
+        self.change_connections(|connections| connections.get(conversation).copied().unwrap_or_default())
+    }
+
+    fn change_connections<T>(&self, change: impl FnOnce(&mut BTreeMap<ConversationId, usize>) -> T) -> T {
+        change(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.state.change_connections(|connections| {
+            if let Some(count) = connections.get_mut(&self.conversation) {
+                *count -= 1;
+                if *count == 0 {
+                    connections.remove(&self.conversation);
+                }
+            }
+        });
+    }
+}

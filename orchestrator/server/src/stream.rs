@@ -1,0 +1,167 @@
+//! The stream of a conversation's events and live output, as server-sent events or as a WebSocket.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use conversations::{ConversationUpdate, ConversationsError, EventStream};
+use engine::conversation::LiveUpdate;
+use futures_util::stream::{self, Stream};
+use protocol::{ConversationId, EventId};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::error::ApiError;
+use crate::extract::{ConversationPath, QueryParameters};
+use crate::state::ServerState;
+use crate::view;
+
+/// Interval of keep-alive messages, so that proxies do not close the stream.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Time for a WebSocket client to receive one message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(crate) struct StreamQuery {
+    /// The last event that the client has; -1 for none.
+    after: i64,
+}
+
+impl Default for StreamQuery {
+    fn default() -> Self {
+        Self { after: -1 }
+    }
+}
+
+/// A message of the stream.
+struct StreamMessage {
+    /// The id of the event, from which a client can continue.
+    id: Option<EventId>,
+    kind: &'static str,
+    data: Value,
+}
+
+pub(crate) async fn stream(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+    QueryParameters(query): QueryParameters<StreamQuery>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (mut parts, _) = request.into_parts();
+    // A browser sends the id of the last event when it reconnects.
+    let last = parts.headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let events = state.conversations.stream(&id, first_after(last.unwrap_or(query.after))).await?;
+    match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
+        Ok(upgrade) => Ok(upgrade.on_upgrade(move |socket| serve_socket(state, id, events, socket))),
+        Err(_) => Ok(serve_events(state, &id, events)),
+    }
+}
+
+/// Returns the event after the last one that a client has; -1 for none.
+pub(crate) fn first_after(last: i64) -> EventId {
+    EventId(u64::try_from(last.saturating_add(1)).unwrap_or(0))
+}
+
+fn serve_events(state: Arc<ServerState>, id: &ConversationId, events: EventStream) -> Response {
+    let connection = state.connect(id);
+    let ended = state.streams.clone().cancelled_owned();
+    let messages = messages(events, connection);
+    let messages = stream::StreamExt::take_until(messages, ended);
+    Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response()
+}
+
+fn messages<G>(
+    events: EventStream,
+    connection: G,
+) -> impl Stream<Item = Result<ServerSentEvent, Infallible>> {
+    stream::unfold(Some((events, connection)), |open| async move {
+        let (mut events, connection) = open?;
+        match next_message(&mut events).await {
+            Ok(StreamMessage { id, kind, data }) => {
+                let message = ServerSentEvent::default().event(kind).data(data.to_string());
+                let message = id.into_iter().fold(message, |message, id| message.id(id.to_string()));
+                Some((Ok(message), Some((events, connection))))
+            }
+            Err(error) => {
+                let data = failure(&error).to_string();
+                Some((Ok(ServerSentEvent::default().event("error").data(data)), None))
+            }
+        }
+    })
+}
+
+async fn serve_socket(
+    state: Arc<ServerState>,
+    id: ConversationId,
+    mut events: EventStream,
+    mut socket: WebSocket,
+) {
+    let _connection = state.connect(&id);
+    loop {
+        let message = tokio::select! {
+            () = state.streams.cancelled() => return,
+            // Clients send nothing but pings, which are answered while the socket is read, and the end.
+            received = socket.recv() => match received {
+                Some(Ok(_)) => continue,
+                Some(Err(_)) | None => return,
+            },
+            message = next_message(&mut events) => message,
+        };
+        let (text, is_last) = match message {
+            Ok(StreamMessage { id, kind, data }) => {
+                (json!({"type": kind, "id": id, "data": data}).to_string(), false)
+            }
+            Err(error) => (json!({"type": "error", "data": failure(&error)}).to_string(), true),
+        };
+        // A client that does not read is disconnected. It continues from its last event.
+        let sent = timeout(SEND_TIMEOUT, socket.send(Message::from(text))).await;
+        if is_last || !matches!(sent, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+fn failure(error: &ConversationsError) -> Value {
+    tracing::error!(%error, "cannot read the events of a stream");
+    json!({"message": error.to_string()})
+}
+
+/// Waits for the next update that clients see.
+async fn next_message(events: &mut EventStream) -> Result<StreamMessage, ConversationsError> {
+    loop {
+        if let Some(message) = to_message(events.next().await?) {
+            return Ok(message);
+        }
+    }
+}
+
+fn to_message(update: ConversationUpdate) -> Option<StreamMessage> {
+    let live = |kind, data| Some(StreamMessage { id: None, kind, data });
+    match update {
+        ConversationUpdate::Event(event) => {
+            let data = view::event(&event)?;
+            Some(StreamMessage { id: Some(event.id), kind: "event", data })
+        }
+        ConversationUpdate::Live(LiveUpdate::Output { action, bytes }) => {
+            let text = String::from_utf8_lossy(&bytes);
+            live("output", json!({"action": action, "text": text}))
+        }
+        ConversationUpdate::Live(LiveUpdate::OutputGap { action, bytes }) => {
+            live("output_gap", json!({"action": action, "bytes": bytes}))
+        }
+        ConversationUpdate::Closed => live("closed", json!({})),
+        ConversationUpdate::Waiting(waiting) => {
+            live("waiting", json!({"agent_state": waiting.state.agent_state}))
+        }
+        ConversationUpdate::Attached(_)
+        | ConversationUpdate::Live(LiveUpdate::Start(_) | LiveUpdate::Model { .. })
+        | ConversationUpdate::LiveGap => None,
+    }
+}

@@ -1,0 +1,82 @@
+//! Events and conversations in the form in which clients see them.
+
+use conversations::{ConversationEntry, ConversationStatus};
+use engine::conversation::State;
+use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
+use protocol::record::WorkspaceSetup;
+use protocol::{AgentState, ConversationId, Event, EventBody};
+use serde_json::Value;
+
+use crate::state::ServerState;
+
+/// What creates all conversations of this server, in V0's terms.
+pub(crate) const TRIGGER: &str = "gui";
+
+/// Returns an event as V0's JSON. `None` for records, which V0 does not know.
+pub(crate) fn event(event: &Event) -> Option<Value> {
+    if matches!(event.body, EventBody::Record(_)) {
+        return None;
+    }
+    let mut json = serde_json::to_value(event).ok()?;
+    if let Value::Object(event) = &mut json {
+        event.entry("message").or_insert(Value::Null);
+    }
+    Some(json)
+}
+
+/// Whether a conversation runs in this process.
+pub(crate) fn conversation_state(server: &ServerState, id: &ConversationId) -> ConversationState {
+    match server.conversations.state(id) {
+        None => ConversationState::Stopped,
+        Some(state) if is_starting(&state) => ConversationState::Starting,
+        Some(_) => ConversationState::Running,
+    }
+}
+
+pub(crate) fn conversation_info(server: &ServerState, entry: &ConversationEntry) -> Option<ConversationInfo> {
+    let summary = entry.summary.as_ref()?;
+    let overview = entry.overview.as_ref().ok();
+    let running = server.conversations.state(&summary.id);
+    let status = match entry.status() {
+        ConversationStatus::Damaged => ConversationState::Archived,
+        _ => conversation_state(server, &summary.id),
+    };
+    let setup = overview.and_then(|overview| overview.started()).and_then(|started| started.setup.as_ref());
+    let (repository, branch) = match setup {
+        Some(WorkspaceSetup::Repository { url, branch }) => (Some(url.clone()), branch.clone()),
+        _ => (None, None),
+    };
+    Some(ConversationInfo {
+        conversation_id: summary.id.clone(),
+        title: overview.map(|overview| overview.title()).unwrap_or_default(),
+        last_updated_at: summary.last_updated_at.clone(),
+        status,
+        runtime_status: running.as_deref().map(runtime_status),
+        selected_repository: repository,
+        selected_branch: branch,
+        git_provider: None,
+        trigger: Some(TRIGGER.to_owned()),
+        num_connections: server.connection_count(&summary.id),
+        url: None,
+        session_api_key: None,
+        created_at: summary.created_at.clone(),
+        pr_number: Vec::new(),
+        conversation_version: "V0",
+        sub_conversation_ids: Vec::new(),
+    })
+}
+
+/// Whether the agent waits for its sandbox. An agent at rest may have none.
+fn is_starting(state: &State) -> bool {
+    state.agent_state == AgentState::Loading
+        || state.lease.is_none() && state.agent_state == AgentState::Running
+}
+
+fn runtime_status(state: &State) -> ConversationRuntimeStatus {
+    match state.agent_state {
+        AgentState::Error => ConversationRuntimeStatus::Error,
+        _ if !is_starting(state) => ConversationRuntimeStatus::Ready,
+        _ if state.lease.is_some() => ConversationRuntimeStatus::SettingUpWorkspace,
+        _ => ConversationRuntimeStatus::StartingRuntime,
+    }
+}

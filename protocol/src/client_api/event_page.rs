@@ -1,0 +1,59 @@
+//! Pages of a conversation's events.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Selects events of a conversation.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default)]
+pub struct EventQuery {
+    /// The first event.
+    pub start_id: u64,
+    /// The last event. `None` for the end of the log.
+    pub end_id: Option<u64>,
+    /// Whether the last event comes first.
+    pub reverse: bool,
+    /// Maximum number of events: 1 to 100.
+    pub limit: usize,
+    /// Whether hidden events are left out.
+    pub exclude_hidden: bool,
+    /// Text that the event's JSON contains, in any case.
+    pub query: Option<String>,
+    /// Types of actions and observations to select, separated by commas. Empty selects all.
+    pub include_types: Option<String>,
+    /// Types of actions and observations to leave out, separated by commas.
+    pub exclude_types: Option<String>,
+    /// The source: `agent`, `user` or `environment`.
+    pub source: Option<String>,
+    /// The earliest time, in ISO 8601.
+    pub start_date: Option<String>,
+    /// The latest time, in ISO 8601.
+    pub end_date: Option<String>,
+}
+
+impl Default for EventQuery {
+    fn default() -> Self {
+        Self {
+            start_id: 0,
+            end_id: None,
+            reverse: false,
+            limit: 20,
+            exclude_hidden: false,
+            query: None,
+            include_types: None,
+            exclude_types: None,
+            source: None,
+            start_date: None,
+            end_date: None,
+        }
+    }
+}
+
+/// Some events of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EventPage {
+    /// The events.
+    pub events: Vec<Value>,
+    /// Whether further events are selected.
+    pub has_more: bool,
+}

@@ -1,0 +1,12 @@
+//! Shapes of the REST API and the sockets, which V0's clients use too.
+
+mod conversation;
+mod error;
+mod event_page;
+
+pub use conversation::{
+    AgentMessage, ConversationInfo, ConversationPage, ConversationReply, ConversationRuntimeStatus,
+    ConversationState, NewConversation, StartConversation, TitleChange,
+};
+pub use error::ErrorBody;
+pub use event_page::{EventPage, EventQuery};
