@@ -1,6 +1,6 @@
 //! Runs a conversation in this terminal: composes its parts, shows it to its end, and closes it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use conversations::{
@@ -9,7 +9,6 @@ use conversations::{
 use engine::agent::Agent;
 use engine::conversation::State;
 use engine::memory::Memory;
-use engine::sandbox::SandboxSpec;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{AgentState, ConversationId, EventId};
 
@@ -22,7 +21,7 @@ use crate::compose::{self, Models, StateDir};
 use crate::config::Config;
 use crate::exit::Exit;
 use crate::terminal_input::PendingInputGuard;
-use crate::workspace::{self, WorkspaceFolder};
+use crate::workspace::WorkspaceFolder;
 
 /// A conversation to start.
 pub(super) struct NewRun {
@@ -49,21 +48,7 @@ pub(super) async fn start(new: NewRun, config: &Config, state_dir: &StateDir) ->
     }
     let id = claim.id().clone();
     let trajectory = trajectory_file::prepare(config, &id)?;
-    let started = ConversationStarted {
-        agent: config.agent.stored_name.clone(),
-        model: new.model,
-        max_iterations: config.max_iterations,
-        max_budget: config.max_budget,
-        confirmation: compose::confirmation_policy(&config.security),
-        runtime: config.runtime.to_string(),
-        image: config.sandbox.image.clone(),
-        workspace: new.workspace.for_log()?,
-        network: Some(config.sandbox.network.clone().unwrap_or_else(|| "none".to_owned())),
-        setup: new.setup,
-        forked_from: None,
-        history_truncation_disabled: config.history_truncation_disabled,
-        stuck_detection_disabled: config.stuck_detection_disabled,
-    };
+    let started = compose::started(config, &new.workspace, new.setup, new.model)?;
     let agent = new.task.agent(compose::agent(config)?);
     let run =
         ConversationRun { conversations: &conversations, id: &id, config, state_dir, options: &new.options };
@@ -97,13 +82,7 @@ impl ConversationRun<'_> {
         max_budget: Option<f64>,
     ) -> anyhow::Result<ConversationParts> {
         let Self { id, config, .. } = *self;
-        // The environment is not in the log, because it may hold secrets.
-        let spec = SandboxSpec {
-            image: started.image.clone(),
-            environment: workspace::environment(&config.workspace, started.setup.as_ref()),
-            workspace: started.workspace.as_ref().map(PathBuf::from),
-            ..compose::spec(&config.sandbox, id.clone())
-        };
+        let spec = compose::conversation_spec(config, id, started);
         trusted_config::check_sandbox(config, &spec)?;
         let parts = compose::parts(config, self.state_dir, models, agent, spec)?;
         for problem in parts.memory.iter().flat_map(Memory::problems) {

@@ -30,6 +30,7 @@ mod sandbox;
 mod sandbox_host;
 mod saved_trajectory;
 mod screen;
+mod serve;
 mod table;
 mod trajectory_file;
 mod transcript;
@@ -85,8 +86,8 @@ pub(crate) enum LogFormat {
 }
 
 /// Crates of this program, which are the targets of its log.
-const OWN_CRATES: [&str; 9] =
-    ["glovebox", "browser", "conversations", "engine", "llm", "mcp", "sandbox", "storage", "tls"];
+const OWN_CRATES: [&str; 10] =
+    ["glovebox", "browser", "conversations", "engine", "llm", "mcp", "sandbox", "server", "storage", "tls"];
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your approval or
@@ -115,6 +116,9 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     /// Watch a scripted agent repair a small project.
     Demo(demo::DemoArguments),
+    /// Serve conversations to V0's clients. Not complete yet.
+    #[command(hide = true)]
+    Serve(serve::ServeArguments),
     /// Serve sandboxes of this machine to Glovebox on other machines.
     SandboxHost(sandbox_host::SandboxHostArguments),
     /// Trust or reject a config.toml of this folder, an agent file or a policy.
@@ -236,6 +240,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Conversations(command) => conversations::run(command, &overrides).await,
         Command::Doctor(command) => doctor::run(command, overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
+        Command::Serve(command) => serve::run(command, overrides).await,
         Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,
         Command::Trust(command) => trust::run(&command, &overrides),
         Command::Completions(command) => completions::run(&command),

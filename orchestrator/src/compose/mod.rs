@@ -3,11 +3,13 @@
 mod agent;
 mod condenser;
 mod conversations;
+mod hosted;
 mod model;
 mod parts;
 mod sandboxes;
 mod secrets;
 mod security;
+mod server_key;
 mod state_dir;
 mod tool_servers;
 
@@ -15,10 +17,11 @@ pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
 pub(crate) use conversations::{conversations, host_error, restore_settings};
+pub(crate) use hosted::ConfiguredFactory;
 #[cfg(test)]
 pub(crate) use model::provider_models;
 pub(crate) use model::{CallMode, Models, check_key, reach_provider, stored_model_name};
-pub(crate) use parts::parts;
+pub(crate) use parts::{conversation_spec, parts, started};
 pub(crate) use sandboxes::{
     check_docker, choose_runtime, is_warm_in_use, isolation, network, provider, provider_with_warm_pool,
     spec, sweep,
@@ -28,5 +31,6 @@ pub(crate) use secrets::{guarded_provider, redactor, registry};
 #[cfg(test)]
 pub(crate) use security::{ANALYZER_TIMEOUT, MODEL_ANALYZER_TIMEOUT};
 pub(crate) use security::{confirmation_policy, security_analyzer};
+pub(crate) use server_key::ServerKey;
 pub(crate) use state_dir::{Lock, StateDir};
 use tool_servers::tool_servers;

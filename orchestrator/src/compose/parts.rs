@@ -1,16 +1,60 @@
 //! The configured parts of one conversation.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use conversations::ConversationParts;
 use engine::agent::{Agent, Team, TeamMember};
 use engine::sandbox::SandboxSpec;
+use protocol::ConversationId;
+use protocol::record::{ConversationStarted, WorkspaceSetup};
 
 use super::{
-    Models, StateDir, agent as configured_agent, browsing_provider, condenser, memory, redactor, registry,
-    security_analyzer, tool_servers,
+    Models, StateDir, agent as configured_agent, browsing_provider, condenser, confirmation_policy, memory,
+    redactor, registry, security_analyzer, spec, tool_servers,
 };
 use crate::config::Config;
+use crate::exit::UsageError;
+use crate::workspace::{self, WorkspaceFolder};
+
+/// Settings of a new conversation, for its log.
+pub(crate) fn started(
+    config: &Config,
+    workspace: &WorkspaceFolder,
+    setup: Option<WorkspaceSetup>,
+    model: String,
+) -> Result<ConversationStarted, UsageError> {
+    Ok(ConversationStarted {
+        agent: config.agent.stored_name.clone(),
+        model,
+        max_iterations: config.max_iterations,
+        max_budget: config.max_budget,
+        confirmation: confirmation_policy(&config.security),
+        runtime: config.runtime.to_string(),
+        image: config.sandbox.image.clone(),
+        workspace: workspace.for_log()?,
+        network: Some(config.sandbox.network.clone().unwrap_or_else(|| "none".to_owned())),
+        setup,
+        forked_from: None,
+        history_truncation_disabled: config.history_truncation_disabled,
+        stuck_detection_disabled: config.stuck_detection_disabled,
+    })
+}
+
+/// Spec of a conversation's sandbox, from its log and the configuration. The environment is not in the log, because it may
+/// hold secrets.
+pub(crate) fn conversation_spec(
+    config: &Config,
+    id: &ConversationId,
+    started: &ConversationStarted,
+) -> SandboxSpec {
+    SandboxSpec {
+        image: started.image.clone(),
+        environment: workspace::environment(&config.workspace, started.setup.as_ref()),
+        workspace: started.workspace.as_ref().map(PathBuf::from),
+        ..spec(&config.sandbox, id.clone())
+    }
+}
 
 /// The parts of one conversation.
 pub(crate) fn parts(

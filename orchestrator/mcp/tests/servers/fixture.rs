@@ -62,10 +62,10 @@ pub(crate) async fn wait_until(condition: &str, mut is_met: impl FnMut() -> bool
 
 /// Returns the folder in which `cargo ci` installs the reference servers. `None` if it is not configured, except in CI.
 pub(crate) fn packages() -> Option<PathBuf> {
-    let folder = std::env::var_os("GLOVEBOX_TEST_MCP_SERVERS").map(PathBuf::from);
+    let folder = std::env::var_os("GLOVEBOX_TEST_PACKAGES").map(PathBuf::from);
     if folder.is_none() {
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_MCP_SERVERS is not set");
-        eprintln!("skipped: GLOVEBOX_TEST_MCP_SERVERS is not set; cargo ci installs the reference servers");
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_PACKAGES is not set");
+        eprintln!("skipped: GLOVEBOX_TEST_PACKAGES is not set; cargo ci installs the reference servers");
     }
     folder
 }

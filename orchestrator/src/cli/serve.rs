@@ -1,0 +1,121 @@
+//! `glovebox serve`: serves conversations to V0's clients.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use conversations::{HostedConversations, HostingOptions};
+use secrecy::ExposeSecret as _;
+use server::{AllowedHosts, Choices, Server, ServerConfig};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::interrupts::Interrupts;
+use super::{BackendOptions, prepare, print};
+use crate::compose::{self, ServerKey};
+use crate::config::{Config, Overrides};
+use crate::exit::Exit;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Clients send the key as X-Session-API-Key, or as a bearer token. It is generated at the first start, unless SESSION_API_KEY
+is set, and kept in the state folder.
+
+On ^C or SIGTERM the conversations are closed and their sandboxes kept. The next start resumes those whose agent was at
+work, as after a crash.")]
+pub(super) struct ServeArguments {
+    /// Address to listen on; 0.0.0.0:PORT for all networks.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:3000")]
+    listen: SocketAddr,
+
+    /// Name under which clients reach this server, besides localhost; * for any. Can be repeated.
+    #[arg(long = "allow-host", value_name = "NAME")]
+    allowed_hosts: Vec<String>,
+
+    /// Maximum number of conversations that run at once.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    max_running: usize,
+
+    /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses.
+    #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
+    model: Option<String>,
+
+    #[command(flatten)]
+    backend: BackendOptions,
+}
+
+pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
+    let overrides = arguments.backend.overrides(overrides);
+    let (config, state_dir) = prepare(&Overrides { model: arguments.model, ..overrides }).await?;
+    // Errors of the configuration are reported now, not for each conversation.
+    compose::agent(&config)?;
+    compose::check_key(&config)?;
+    let key = ServerKey::load(&state_dir)?;
+    let mut interrupts = Interrupts::listen()?;
+    let store = state_dir.store(config.durability).await?;
+    let options =
+        HostingOptions { max_running: arguments.max_running, close_delay: config.sandbox.close_delay };
+    let server_config = ServerConfig {
+        key: key.secret.clone(),
+        allowed_hosts: AllowedHosts::new(arguments.allowed_hosts),
+        choices: choices(&config),
+    };
+    let conversations = HostedConversations::new(
+        compose::conversations(store, &state_dir),
+        Arc::new(compose::ConfiguredFactory::new(config, state_dir)),
+        options,
+    );
+    let listener = TcpListener::bind(arguments.listen).await;
+    let listener = listener
+        .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
+    print::line(&format!("listening on http://{}", listener.local_addr()?))?;
+    match &key.new_file {
+        Some(file) => print::line(&format!(
+            "key: {}\n(printed only this time; it is in {})",
+            key.secret.expose_secret(),
+            file.display()
+        ))?,
+        None => print::line("key: as before")?,
+    }
+
+    let shutdown = CancellationToken::new();
+    let server = Server::new(Arc::clone(&conversations), server_config);
+    let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));
+    let resuming = resume_interrupted(&conversations);
+    tokio::select! {
+        result = &mut serving => result?,
+        never = resuming => match never {},
+        () = interrupts.next() => {
+            shutdown.cancel();
+            tokio::select! {
+                result = async { serving.await?; conversations.shut_down().await; anyhow::Ok(()) } => result?,
+                () = interrupts.next() => return Ok(Exit::Interrupted),
+            }
+        }
+    }
+    Ok(Exit::Finished)
+}
+
+/// Resumes the conversations of an earlier process. Never returns.
+async fn resume_interrupted(conversations: &Arc<HostedConversations>) -> std::convert::Infallible {
+    match conversations.resume_interrupted().await {
+        Ok(failed) => {
+            for (id, error) in failed {
+                tracing::warn!(conversation = %id, error = &error as &dyn std::error::Error, "cannot resume a conversation");
+            }
+        }
+        Err(error) => tracing::warn!(%error, "cannot find the conversations to resume"),
+    }
+    std::future::pending().await
+}
+
+/// Values of settings that clients can choose.
+fn choices(config: &Config) -> Choices {
+    let mut models: Vec<_> = config.llms().filter_map(|llm| llm.model.clone()).collect();
+    models.dedup();
+    Choices {
+        models,
+        agents: config.agents().map(|config| config.agent.stored_name.clone()).collect(),
+        security_analyzers: ["invariant", "llm"].map(str::to_owned).to_vec(),
+    }
+}
