@@ -16,7 +16,6 @@ mod fuzz;
 mod interrupt;
 mod invocation;
 mod layering;
-mod mcp_servers;
 mod metadata;
 mod processes;
 mod report;
@@ -26,6 +25,7 @@ mod sim;
 mod step;
 mod test;
 mod test_names;
+mod test_packages;
 mod workspace;
 
 use std::process::ExitCode;

@@ -11,9 +11,9 @@ use anyhow::{Result, bail};
 
 use crate::command::{self, POLL_INTERVAL};
 use crate::engine::ContainerEngine;
-use crate::mcp_servers;
 use crate::processes::{self, ProcessEntry};
 use crate::step::{self, Notes};
+use crate::test_packages;
 use crate::workspace::{Profile, Workspace};
 
 /// Name of the program that tests must not leave running.
@@ -28,14 +28,14 @@ const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(5);
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let before = servers()?;
     let (engine, mut notes) = find_engine(workspace)?;
-    let mcp_servers = match mcp_servers::install(workspace) {
+    let packages = match test_packages::install(workspace) {
         Ok(folder) => Some(folder),
         Err(error) => {
             notes.extend(step::skipped("the reference MCP servers", error)?);
             None
         }
     };
-    let tests = run_tests(workspace, engine.as_ref(), mcp_servers.as_deref());
+    let tests = run_tests(workspace, engine.as_ref(), packages.as_deref());
     let containers = engine.as_ref().map_or(Ok(Vec::new()), ContainerEngine::remaining_containers);
     drop(engine);
     let processes = servers_left(&before);
@@ -79,11 +79,7 @@ pub(crate) fn set_engine_variables(command: &mut Command, engine: Option<&Contai
     }
 }
 
-fn run_tests(
-    workspace: &Workspace,
-    engine: Option<&ContainerEngine>,
-    mcp_servers: Option<&Path>,
-) -> Result<()> {
+fn run_tests(workspace: &Workspace, engine: Option<&ContainerEngine>, packages: Option<&Path>) -> Result<()> {
     let program = workspace.build_program(Profile::Debug)?; // once: otherwise each test would invoke cargo
     let mut tests = workspace.cargo();
     let nextest =
@@ -91,7 +87,7 @@ fn run_tests(
     tests.args(if nextest { ["nextest", "run"].as_slice() } else { &["test"] });
     // Backtraces are off, because the end of a log may be all that is kept of a rare failure.
     tests.args(["--workspace", "--locked"]).env(PROGRAM_VARIABLE, program).env("RUST_BACKTRACE", "0");
-    tests.envs(mcp_servers.map(|folder| (mcp_servers::VARIABLE, folder)));
+    tests.envs(packages.map(|folder| (test_packages::VARIABLE, folder)));
     set_engine_variables(&mut tests, engine);
     command::stream(&mut tests, "running the tests")
 }

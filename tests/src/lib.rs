@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)] // a test says what it expects by panicking
 
 pub mod glovebox;
+pub mod host_server;
 pub mod model_server;
 pub mod own_engine;
 pub mod sandbox_contract;

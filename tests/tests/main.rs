@@ -33,6 +33,7 @@ mod sandbox_remote;
 mod sandbox_ssh;
 mod sandbox_sweep;
 mod secrets;
+mod server;
 mod terminal_prompts;
 mod untrusted_config;
 mod v0_template;

@@ -130,9 +130,9 @@ async fn failure_is_reported_when_the_mcp_program_is_missing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_mcp_server_works_in_a_sandbox() {
-    let Some(packages) = std::env::var_os("GLOVEBOX_TEST_MCP_SERVERS") else {
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_MCP_SERVERS is not set");
-        eprintln!("skipped: GLOVEBOX_TEST_MCP_SERVERS is not set; cargo ci installs the reference servers");
+    let Some(packages) = std::env::var_os("GLOVEBOX_TEST_PACKAGES") else {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_PACKAGES is not set");
+        eprintln!("skipped: GLOVEBOX_TEST_PACKAGES is not set; cargo ci installs the reference servers");
         return;
     };
     let script = std::path::Path::new(&packages)

@@ -1,4 +1,5 @@
-//! The reference MCP servers for the tests, installed from npm and PyPI once and then cached in the target folder.
+//! Programs that the tests run, installed from npm and PyPI once and then cached in the target folder: reference MCP servers,
+//! and the client of socket.io.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,21 +11,23 @@ use crate::command;
 use crate::scratch::ScratchFolder;
 use crate::workspace::Workspace;
 
-/// Variable with the folder of the servers: it contains `node_modules` and `python`, an entry for Python's path.
-pub(crate) const VARIABLE: &str = "GLOVEBOX_TEST_MCP_SERVERS";
+/// Variable with the folder of the packages: it contains `node_modules` and `python`, an entry for Python's path.
+pub(crate) const VARIABLE: &str = "GLOVEBOX_TEST_PACKAGES";
 
-const NODE_PACKAGE: &str = "@modelcontextprotocol/server-everything@2026.8.31";
-const PYTHON_PACKAGE: &str = "mcp-server-time==2026.10.19";
+const NODE_PACKAGES: [&str; 2] =
+    ["@modelcontextprotocol/server-everything@2026.8.31", "socket.io-client@4.8.4"];
+const PYTHON_PACKAGES: [&str; 3] =
+    ["mcp-server-time==2026.10.19", "python-socketio==5.18.1", "aiohttp==3.14.5"];
 
-/// Installs the servers unless an earlier run has, and returns their folder. Runs no installation scripts.
+/// Installs the packages unless an earlier run has, and returns their folder. Runs no installation scripts.
 pub(crate) fn install(workspace: &Workspace) -> Result<PathBuf> {
     let cache = workspace.cache()?;
     // Binary packages depend on Python's version.
     let mut python = Command::new("python3");
     python.args(["-c", "import sys; print(sys.implementation.cache_tag)"]);
     let python = command::capture(&mut python, "looking for Python")?;
-    let folder = cache.join(format!("mcp-servers-{}", python.trim()));
-    let expected = format!("{NODE_PACKAGE}\n{PYTHON_PACKAGE}\n");
+    let folder = cache.join(format!("test-packages-{}", python.trim()));
+    let expected = format!("{}\n{}\n", NODE_PACKAGES.join("\n"), PYTHON_PACKAGES.join("\n"));
     if fs::read_to_string(marker(&folder)).is_ok_and(|installed| installed == expected) {
         return Ok(folder);
     }
@@ -33,11 +36,11 @@ pub(crate) fn install(workspace: &Workspace) -> Result<PathBuf> {
     fs::create_dir(&new).with_context(|| format!("cannot create {}", new.display()))?;
     let mut npm = Command::new("npm");
     npm.args(["install", "--no-audit", "--no-fund", "--no-update-notifier", "--ignore-scripts", "--prefix"]);
-    command::capture(npm.arg(&new).arg(NODE_PACKAGE), "installing an MCP server from npm")?;
+    command::capture(npm.arg(&new).args(NODE_PACKAGES), "installing packages from npm")?;
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
-    pip.arg("--target").arg(new.join("python")).arg(PYTHON_PACKAGE);
-    command::capture(&mut pip, "installing an MCP server from PyPI")?;
+    pip.arg("--target").arg(new.join("python")).args(PYTHON_PACKAGES);
+    command::capture(&mut pip, "installing packages from PyPI")?;
     fs::write(marker(&new), expected).context("cannot write the list of installed packages")?;
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;

@@ -1,0 +1,127 @@
+//! `glovebox serve` as a user runs it, and a client of its API.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use reqwest::{Method, StatusCode};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::glovebox::Home;
+
+/// A running server of one home. Drop kills it.
+pub struct HostServer {
+    child: Child,
+    /// Its address, such as `http://127.0.0.1:3000`.
+    pub url: String,
+    /// Its key.
+    pub key: String,
+    client: reqwest::Client,
+}
+
+impl HostServer {
+    /// Starts the server with local sandboxes and waits until it listens.
+    pub fn start(home: &Home, model: &str, arguments: &[&str]) -> Self {
+        let own = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local", "-l", model];
+        Self::from_command(home, &mut home.glovebox(&[&own, arguments].concat()))
+    }
+
+    /// Starts the server with this command.
+    pub fn from_command(home: &Home, command: &mut Command) -> Self {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(home.path().join("serve.log"));
+        let mut child = command.stdout(Stdio::piped()).stderr(log.unwrap()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = lines.next().expect("the server writes its address").unwrap();
+        let url = line.strip_prefix("listening on ").unwrap().to_owned();
+        let key = std::fs::read_to_string(home.path().join(".glovebox/server-key")).unwrap();
+        // A closed pipe would end the server.
+        std::thread::spawn(move || lines.for_each(drop));
+        let tls = tls::http_client("http").unwrap();
+        let client = reqwest::Client::builder().no_proxy().tls_backend_preconfigured(tls).build();
+        Self { child, url, key: key.trim().to_owned(), client: client.unwrap() }
+    }
+
+    /// Starts a request with the key.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.url)).header("X-Session-API-Key", &self.key)
+    }
+
+    /// Returns the status of a request with another key, or none.
+    pub async fn status_with_key(&self, path: &str, key: Option<&str>) -> StatusCode {
+        let request = self.client.get(format!("{}{path}", self.url));
+        let request = key.into_iter().fold(request, |request, key| request.header("X-Session-API-Key", key));
+        request.send().await.unwrap().status()
+    }
+
+    /// Gets a JSON value. Panics on an error status.
+    pub async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.send(Method::GET, path, None).await;
+        assert!(status.is_success(), "{path}: {status} {body}");
+        body
+    }
+
+    /// Posts a JSON value. Panics on an error status.
+    pub async fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, body) = self.send(Method::POST, path, Some(body)).await;
+        assert!(status.is_success(), "{path}: {status} {body}");
+        body
+    }
+
+    /// Sends a request with the key. Returns the status and the JSON of the response.
+    pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
+        let request = self.request(method, path);
+        let request = body.into_iter().fold(request, |request, body| request.body(body.to_string()));
+        let response = request.send().await.unwrap();
+        let (status, text) = (response.status(), response.text().await.unwrap());
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// Creates a conversation with a first message, and returns its id.
+    pub async fn create(&self, message: &str) -> String {
+        let created =
+            self.post("/api/conversations", &serde_json::json!({"initial_user_msg": message})).await;
+        created["conversation_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Polls the events of a conversation until one matches. Returns all of them.
+    pub async fn wait_for_event(&self, id: &str, is_it: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let path = format!("/api/conversations/{id}/events?limit=100");
+        let polling = async {
+            loop {
+                let page = self.get(&path).await;
+                let events = page["events"].as_array().unwrap().clone();
+                if events.iter().any(&is_it) {
+                    return events;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(crate::glovebox::TEST_TIMEOUT, polling).await.expect("the event is appended")
+    }
+
+    /// Kills the server, as a crash does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends the server with SIGTERM, and waits for its exit.
+    pub fn terminate(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for HostServer {
+    fn drop(&mut self) {
+        // Fails if it has exited.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether an event reports that the agent has this state.
+pub fn is_state(event: &Value, state: &str) -> bool {
+    event["observation"] == "agent_state_changed" && event["extras"]["agent_state"] == state
+}

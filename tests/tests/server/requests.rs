@@ -1,0 +1,161 @@
+//! Requests that the server answers or rejects.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tests::glovebox::{Home, bash, finish};
+use tests::host_server::{HostServer, is_state};
+
+/// Starts a server whose model finishes at once.
+fn start(home: &Home) -> HostServer {
+    HostServer::start(home, &home.script(&json!([finish()])), &[])
+}
+
+#[tokio::test]
+async fn only_health_routes_need_no_key() {
+    let home = Home::new();
+    let server = start(&home);
+    for path in ["/alive", "/health", "/server_info"] {
+        assert_eq!(server.status_with_key(path, None).await, 200, "{path}");
+    }
+    for path in ["/api/conversations", "/api/options/config", "/api/none", "/api/v2/conversations/a/stream"] {
+        assert_eq!(server.status_with_key(path, None).await, 401, "{path}");
+        assert_eq!(server.status_with_key(path, Some("wrong")).await, 401, "{path}");
+        assert_ne!(server.status_with_key(path, Some(&server.key)).await, 401, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_are_rejected() {
+    let home = Home::new();
+    let server = start(&home);
+    for (name, value) in [("Host", "evil.example"), ("Origin", "http://evil.example"), ("Origin", "null")] {
+        let request = server.request(Method::GET, "/api/conversations").header(name, value);
+        assert_eq!(request.send().await.unwrap().status(), 403, "{name}: {value}");
+    }
+    let own = server.request(Method::GET, "/api/conversations").header("Origin", &server.url);
+    assert_eq!(own.send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn malformed_requests_name_their_field() {
+    let home = Home::new();
+    let server = start(&home);
+    let cases: [(&str, Value, &str); 6] = [
+        ("/api/conversations", json!({"unknown": 1}), "unknown"),
+        ("/api/conversations", json!({"initial_user_msg": 1}), "initial_user_msg"),
+        ("/api/conversations", json!({"replay_json": "{"}), "replay_json"),
+        ("/api/conversations", json!({"image_urls": ["data:,"]}), "image_urls"),
+        ("/api/conversations", json!({"mcp_config": {}}), "mcp_config"),
+        ("/api/conversations", json!([]), "body"),
+    ];
+    for (path, body, field) in cases {
+        let (status, response) = server.send(Method::POST, path, Some(&body)).await;
+        assert_eq!((status.as_u16(), &response["field"]), (400, &json!(field)), "{body}: {response}");
+    }
+    let id = server.create("Finish.").await;
+    for (query, field) in [
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=x", "limit"),
+        ("source=nobody", "source"),
+        ("start_date=yesterday", "start_date"),
+        ("start_id=-1", "start_id"),
+    ] {
+        let path = format!("/api/conversations/{id}/events?{query}");
+        let (status, response) = server.send(Method::GET, &path, None).await;
+        assert_eq!((status.as_u16(), &response["field"]), (400, &json!(field)), "{query}: {response}");
+    }
+    for event in
+        [json!({}), json!({"action": "run", "args": {"command": "id"}}), json!({"observation": "run"})]
+    {
+        let path = format!("/api/conversations/{id}/events");
+        assert_eq!(server.send(Method::POST, &path, Some(&event)).await.0, 400, "{event}");
+    }
+    assert_eq!(server.send(Method::GET, "/api/conversations?page_id=x", None).await.0, 400);
+    assert_eq!(server.send(Method::GET, "/api/conversations/none/events", None).await.0, 404);
+    assert_eq!(server.send(Method::GET, "/api/conversations/a%2Fb/events", None).await.0, 400);
+    assert_eq!(server.send(Method::POST, "/api/conversations/none/start", None).await.0, 404);
+    assert_eq!(server.send(Method::GET, "/none", None).await.0, 404);
+}
+
+#[tokio::test]
+async fn events_are_filtered_and_paged() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([bash("echo needle"), finish()])), &[]);
+    let id = server.create("Work.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    let select = async |query: &str| {
+        let page = server.get(&format!("/api/conversations/{id}/events?{query}")).await;
+        let events = page["events"].as_array().unwrap();
+        let ids: Vec<_> = events.iter().map(|event| event["id"].as_u64().unwrap()).collect();
+        (ids, page["has_more"].as_bool().unwrap())
+    };
+    let (all, has_more) = select("limit=100").await;
+    assert!(!has_more && all.is_sorted());
+    let (reversed, _) = select("limit=100&reverse=true").await;
+    assert!(reversed.iter().rev().eq(&all), "{reversed:?} {all:?}");
+    assert_eq!(select("limit=2").await, (all[..2].to_vec(), true));
+    assert_eq!(select("limit=2&reverse=true").await, (reversed[..2].to_vec(), true));
+    let from = all[3];
+    assert_eq!(select(&format!("start_id={from}&limit=100")).await.0, all[3..]);
+    assert_eq!(select(&format!("end_id={from}&limit=100")).await.0, all[..4]);
+    assert_eq!(select("query=NEEDLE").await.0.len(), 2, "the command and its output");
+    assert_eq!(select("include_types=run").await, select("query=needle").await);
+    let (without, _) = select("exclude_types=run,finish&limit=100").await;
+    assert_eq!(without.len(), all.len() - 3);
+    assert_eq!(select("source=user&include_types=message").await.0.len(), 1);
+    assert_eq!(select("end_date=2001-01-01T00:00:00").await.0, [] as [u64; 0]);
+    let trajectory = server.get(&format!("/api/conversations/{id}/trajectory")).await;
+    assert!(!trajectory["trajectory"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn conversations_are_listed_in_pages_and_renamed() {
+    let home = Home::new();
+    let server = start(&home);
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        let id = server.create(&format!("Task {number}")).await;
+        server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+        ids.insert(0, id);
+    }
+    let (mut listed, mut page_id) = (Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("/api/conversations?limit=2{page_id}")).await;
+        let results = page["results"].as_array().unwrap();
+        listed.extend(results.iter().map(|info| info["conversation_id"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next_page_id"].as_str() else { break };
+        page_id = format!("&page_id={next}");
+    }
+    assert_eq!(listed, ids);
+    let path = format!("/api/conversations/{}", ids[0]);
+    // Once while it runs, and once while it does not.
+    for title in ["First title", "Second title"] {
+        let (status, _) = server.send(Method::PATCH, &path, Some(&json!({"title": title}))).await;
+        assert_eq!(status, 200);
+        server.post(&format!("{path}/stop"), &json!({})).await;
+        assert_eq!(server.get(&path).await["title"], title);
+    }
+    assert_eq!(server.send(Method::PATCH, &path, Some(&json!({"title": " "}))).await.0, 400);
+    assert_eq!(
+        server.send(Method::PATCH, "/api/conversations/none", Some(&json!({"title": "x"}))).await.0,
+        404
+    );
+}
+
+#[tokio::test]
+async fn conversation_at_rest_makes_room_for_another() {
+    let home = Home::new();
+    let model = home.script(&json!([bash("sleep 3600")]));
+    let server = HostServer::start(&home, &model, &["--max-running", "1"]);
+    let waiting = server.post("/api/conversations", &json!({})).await;
+    let waiting = waiting["conversation_id"].as_str().unwrap();
+    server.wait_for_event(waiting, |event| is_state(event, "awaiting_user_input")).await;
+    let working = server.create("Sleep.").await;
+    assert_eq!(server.get(&format!("/api/conversations/{waiting}")).await["status"], "STOPPED");
+    server.wait_for_event(&working, |event| event["action"] == "run").await;
+    let (status, response) = server.send(Method::POST, "/api/conversations", Some(&json!({}))).await;
+    assert_eq!((status.as_u16(), &response["msg_id"]), (429, &json!("CONVERSATION$TOO_MANY_RUNNING")));
+    server.post(&format!("/api/conversations/{working}/stop"), &json!({})).await;
+    server.post("/api/conversations", &json!({})).await;
+}

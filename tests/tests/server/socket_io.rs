@@ -1,0 +1,167 @@
+//! The clients of socket.io from npm and PyPI.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tests::glovebox::{Home, bash, finish};
+use tests::host_server::{HostServer, is_state};
+
+/// Sends the message in its last argument once it is connected, and prints what it receives as JSON lines until the agent has
+/// finished.
+const NODE_CLIENT: &str = r"
+const { io } = require('socket.io-client');
+const [url, id, key, latest, message] = process.argv.slice(1);
+const query = { conversation_id: id, latest_event_id: latest, session_api_key: key };
+const socket = io(url, { transports: ['websocket'], query, reconnection: false });
+socket.on('connect', () => {
+  if (message) socket.emit('oh_user_action', JSON.parse(message));
+});
+socket.on('connect_error', (error) => {
+  console.log(JSON.stringify({ connect_error: error.message }));
+  process.exit(0);
+});
+socket.on('oh_event', (event) => {
+  console.log(JSON.stringify(event));
+  if (event.error || event.extras?.agent_state === 'finished') process.exit(0);
+});
+";
+
+/// Not the client of threads, which calls its handlers in any order.
+const PYTHON_CLIENT: &str = r"
+import asyncio, json, os, sys, urllib.parse
+import socketio
+url, id, key, latest, message = sys.argv[1:]
+query = urllib.parse.urlencode({'conversation_id': id, 'latest_event_id': latest, 'session_api_key': key})
+
+async def main():
+    client = socketio.AsyncClient(reconnection=False)
+
+    @client.on('connect')
+    async def connect():
+        if message:
+            await client.emit('oh_user_action', json.loads(message))
+
+    @client.on('oh_event')
+    async def event(event):
+        print(json.dumps(event), flush=True)
+        if event.get('error') or event.get('extras', {}).get('agent_state') == 'finished':
+            os._exit(0)
+
+    await client.connect(url + '?' + query, transports=['websocket'])
+    await client.wait()
+
+asyncio.run(main())
+";
+
+/// A client of socket.io.
+#[derive(Clone, Copy)]
+enum SocketClient {
+    Node,
+    Python,
+}
+
+impl SocketClient {
+    /// Connects, sends the message if there is one, and returns what is received until the agent has finished.
+    async fn receive(
+        self,
+        server: &HostServer,
+        id: &str,
+        key: &str,
+        latest: i64,
+        message: Option<Value>,
+    ) -> Vec<Value> {
+        let packages = packages().unwrap();
+        let mut command = match self {
+            Self::Node => Command::new("node"),
+            Self::Python => Command::new("python3"),
+        };
+        match self {
+            Self::Node => command.args(["-e", NODE_CLIENT]).env("NODE_PATH", packages.join("node_modules")),
+            Self::Python => command.args(["-c", PYTHON_CLIENT]).env("PYTHONPATH", packages.join("python")),
+        };
+        let message = message.map(|message| message.to_string()).unwrap_or_default();
+        command.args([&server.url, id, key, &latest.to_string(), &message]).stdin(Stdio::null());
+        let mut command = tokio::process::Command::from(command);
+        let output = tokio::time::timeout(tests::glovebox::TEST_TIMEOUT, command.kill_on_drop(true).output());
+        let output = output.await.expect("the client ends").unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// The folder of the clients. `None`, with a note, without `cargo ci`.
+fn packages() -> Option<PathBuf> {
+    let packages = std::env::var_os("GLOVEBOX_TEST_PACKAGES").map(PathBuf::from);
+    if packages.is_none() {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_PACKAGES is not set");
+        eprintln!("skipped: GLOVEBOX_TEST_PACKAGES is not set; cargo ci installs the clients");
+    }
+    packages
+}
+
+/// A client receives the stored events, then those that follow its own message, each once and in order.
+async fn conversation_is_followed(client: SocketClient) {
+    if packages().is_none() {
+        return;
+    }
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([bash("echo hello"), finish()])), &[]);
+    let created = server.post("/api/conversations", &json!({})).await;
+    let id = created["conversation_id"].as_str().unwrap();
+    server.wait_for_event(id, |event| is_state(event, "awaiting_user_input")).await;
+    let message = json!({"action": "message", "args": {"content": "Say hello."}});
+    let received = client.receive(&server, id, &server.key, -1, Some(message)).await;
+    let ids: Vec<_> = received.iter().filter_map(|event| event["id"].as_u64()).collect();
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
+    let own = received.iter().find(|event| event["action"] == "message").unwrap();
+    assert_eq!((&own["source"], &own["args"]["content"]), (&json!("user"), &json!("Say hello.")));
+    assert!(received.iter().any(|event| event["observation"] == "run" && event["content"] == "hello"));
+    assert!(!received.iter().any(|event| event["action"] == "recall" || event["observation"] == "recall"));
+
+    // Everything is stored now: of the states, only the last one is sent, at the end.
+    let replayed = client.receive(&server, id, &server.key, -1, None).await;
+    let states = replayed.iter().filter(|event| event["observation"] == "agent_state_changed");
+    assert_eq!(states.count(), 1);
+    assert!(is_state(replayed.last().unwrap(), "finished"));
+    let rest = client.receive(&server, id, &server.key, ids[ids.len() - 2].cast_signed(), None).await;
+    assert_eq!(
+        rest.iter().filter_map(|event| event["id"].as_u64()).collect::<Vec<_>>(),
+        ids[ids.len() - 1..]
+    );
+    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    server.terminate();
+    home.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn conversation_is_followed_by_the_client_from_npm() {
+    conversation_is_followed(SocketClient::Node).await;
+}
+
+#[tokio::test]
+async fn conversation_is_followed_by_the_client_from_pypi() {
+    conversation_is_followed(SocketClient::Python).await;
+}
+
+#[tokio::test]
+async fn connection_is_rejected_without_key_or_conversation() {
+    if packages().is_none() {
+        return;
+    }
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
+    let id = server.create("Finish.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    for (id, key, problem) in [
+        (id.as_str(), "wrong", "no valid key"),
+        (id.as_str(), "", "no valid key"),
+        ("none", server.key.as_str(), "no conversation none"),
+        ("", server.key.as_str(), "conversation_id"),
+    ] {
+        let received = SocketClient::Node.receive(&server, id, key, -1, None).await;
+        let error = received[0]["connect_error"].as_str().unwrap();
+        assert!(received.len() == 1 && error.contains(problem), "{id} {key}: {error}");
+    }
+}
