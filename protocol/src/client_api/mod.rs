@@ -1,5 +1,7 @@
 //! Shapes of the REST API and the sockets, which V0's clients use too.
 
+pub mod git;
+
 mod conversation;
 mod error;
 mod event_page;
