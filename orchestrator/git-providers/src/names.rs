@@ -1,0 +1,120 @@
+//! Names and hosts that a user supplies.
+
+use reqwest::Url;
+
+use crate::error::RequestError;
+
+/// Splits `owner/name`.
+pub(crate) fn owner_and_name(repository: &str) -> Result<(&str, &str), RequestError> {
+    match segments(repository)?[..] {
+        [owner, name] => Ok((owner, name)),
+        _ => Err(invalid_repository("expected owner/name")),
+    }
+}
+
+/// Splits a repository's name at `/`.
+pub(crate) fn segments(repository: &str) -> Result<Vec<&str>, RequestError> {
+    let segments: Vec<&str> = repository.split('/').collect();
+    let is_unusable = |segment: &&str| matches!(*segment, "" | "." | "..");
+    if segments.len() < 2 || segments.iter().any(is_unusable) {
+        return Err(invalid_repository("expected owner/name"));
+    }
+    Ok(segments)
+}
+
+pub(crate) fn invalid_repository(problem: &'static str) -> RequestError {
+    RequestError::InvalidInput { field: "repository", problem }
+}
+
+/// Splits the path of a file in a repository at `/`.
+pub(crate) fn file_segments(path: &str) -> Result<Vec<&str>, RequestError> {
+    let segments: Vec<&str> = path.split('/').collect();
+    if segments.iter().any(|segment| matches!(*segment, "" | "." | "..")) {
+        let problem = "expected a path relative to the repository, without `.` or `..`";
+        return Err(RequestError::InvalidInput { field: "file path", problem });
+    }
+    Ok(segments)
+}
+
+/// Parses the host of a token. Its scheme must be `https`, because the token is sent there.
+pub(crate) fn host_url(host: &str) -> Result<Url, RequestError> {
+    let invalid = |problem| RequestError::InvalidInput { field: "host", problem };
+    let text = if host.contains("://") { host.to_owned() } else { format!("https://{host}") };
+    let url = Url::parse(&text).map_err(|_| invalid("expected a host name"))?;
+    if url.scheme() != "https" {
+        return Err(invalid("its scheme must be https"));
+    }
+    let has_more = !url.username().is_empty() || url.password().is_some() || url.query().is_some();
+    if has_more || url.fragment().is_some() {
+        return Err(invalid("expected a host name, with a path at most"));
+    }
+    Ok(url)
+}
+
+/// Returns the host of a token, unless it is one of `own`, the provider's own hosts.
+pub(crate) fn foreign_host(host: Option<&str>, own: &[&str]) -> Result<Option<Url>, RequestError> {
+    let Some(host) = host.map(str::trim).filter(|host| !host.is_empty()) else { return Ok(None) };
+    let url = host_url(host)?;
+    let is_own = url.host_str().is_some_and(|name| own.contains(&name)) && url.port().is_none();
+    Ok((!is_own).then_some(url))
+}
+
+/// Returns the path of a URL of a repository, without `.git` and what web pages add to it. `None` if the text is no URL.
+pub(crate) fn repository_in_url(text: &str) -> Option<(String, String)> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "https" | "http"))?;
+    let path = url.path().trim_matches('/');
+    let path = path.split_once("/-/").map_or(path, |(repository, _)| repository);
+    let path = path.strip_suffix(".git").unwrap_or(path);
+    Some((url.host_str()?.to_owned(), path.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repository_is_owner_and_name() {
+        assert_eq!(owner_and_name("acme/app").unwrap(), ("acme", "app"));
+        for name in ["", "app", "/app", "acme/", "acme/../app", "acme/..", "./app", "a/b/c"] {
+            let error = owner_and_name(name).unwrap_err();
+            assert!(matches!(error, RequestError::InvalidInput { field: "repository", .. }), "{name}");
+        }
+    }
+
+    #[test]
+    fn file_path_stays_in_the_repository() {
+        assert_eq!(file_segments(".openhands/microagents/a.md").unwrap().len(), 3);
+        for path in ["", "/etc/passwd", "a//b", "a/../b", "..", "a/"] {
+            assert!(file_segments(path).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn host_is_a_name_or_an_https_url() {
+        assert_eq!(host_url("git.example.com/sub").unwrap().as_str(), "https://git.example.com/sub");
+        assert_eq!(host_url("https://git.example.com:8443").unwrap().port(), Some(8443));
+        for host in ["http://git.example.com", "ftp://x", "me@x", "x?q", "x#f", "a b", "https://"] {
+            assert!(host_url(host).is_err(), "{host}");
+        }
+    }
+
+    #[test]
+    fn own_host_is_not_foreign() {
+        let foreign = |host| foreign_host(host, &["github.com"]).unwrap().map(String::from);
+        assert_eq!(foreign(None), None);
+        assert_eq!(foreign(Some(" ")), None);
+        assert_eq!(foreign(Some("GitHub.com")), None);
+        assert_eq!(foreign(Some("github.com:8443")), Some("https://github.com:8443/".into()));
+        assert_eq!(foreign(Some("github.com.evil.example")), Some("https://github.com.evil.example/".into()));
+    }
+
+    #[test]
+    fn repository_is_found_in_urls_of_web_pages() {
+        let found = |text| repository_in_url(text);
+        let expected = |host: &str, path: &str| Some((host.to_owned(), path.to_owned()));
+        assert_eq!(found("https://github.com/acme/app.git"), expected("github.com", "acme/app"));
+        assert_eq!(found("https://gitlab.com/a/b/c/-/tree/main"), expected("gitlab.com", "a/b/c"));
+        assert_eq!(found("acme/app"), None);
+        assert_eq!(found("ssh://git@github.com/acme/app"), None);
+    }
+}
