@@ -50,7 +50,7 @@ pub enum RequestError {
     /// The provider does not accept the token, or the token lacks a permission. A retry fails until it is replaced.
     #[error("the token was rejected with status {status}{}", Detail(detail))]
     TokenRejected {
-        /// The status of the response: 401 or 403; also 203 or 302 from Azure DevOps.
+        /// The status of the response: 401 or 403; also 203 from Azure DevOps.
         status: u16,
         /// The provider's message, redacted and truncated; may be empty.
         detail: String,

@@ -59,6 +59,13 @@ pub(crate) fn foreign_host(host: Option<&str>, own: &[&str]) -> Result<Option<Ur
     Ok((!is_own).then_some(url))
 }
 
+/// Appends a path to a URL of a host.
+pub(crate) fn url_below(host: &Url, path: &str) -> Url {
+    let mut url = host.clone();
+    url.set_path(&format!("{}/{path}", host.path().trim_end_matches('/')));
+    url
+}
+
 /// Returns the path of a URL of a repository, without `.git` and what web pages add to it. `None` if the text is no URL.
 pub(crate) fn repository_in_url(text: &str) -> Option<(String, String)> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "https" | "http"))?;
@@ -106,6 +113,13 @@ mod tests {
         assert_eq!(foreign(Some("GitHub.com")), None);
         assert_eq!(foreign(Some("github.com:8443")), Some("https://github.com:8443/".into()));
         assert_eq!(foreign(Some("github.com.evil.example")), Some("https://github.com.evil.example/".into()));
+    }
+
+    #[test]
+    fn path_is_appended_to_that_of_the_host() {
+        let below = |host: &str| url_below(&host.parse().unwrap(), "api/v4").to_string();
+        assert_eq!(below("https://git.example.com"), "https://git.example.com/api/v4");
+        assert_eq!(below("https://example.com:8443/git/"), "https://example.com:8443/git/api/v4");
     }
 
     #[test]

@@ -21,6 +21,9 @@ use crate::token::ProviderToken;
 const MEDIA_TYPE: &str = "application/json";
 const VERSION: (&str, &str) = ("api-version", "7.1");
 
+/// Requests an error instead of a redirect to the sign-in page.
+const NO_SIGN_IN: (&str, &str) = ("x-tfs-fedauthredirect", "Suppress");
+
 /// The host of organizations.
 const HOST: &str = "dev.azure.com";
 
@@ -120,7 +123,9 @@ impl AzureDevOps {
 fn credentials(token: &ProviderToken) -> Result<Credentials, RequestError> {
     let secret = token.token.expose_secret();
     let is_web_token = secret.starts_with("eyJ") && secret.split('.').count() == 3;
-    if is_web_token { Credentials::bearer(&token.token) } else { Credentials::basic("", secret) }
+    let credentials =
+        if is_web_token { Credentials::bearer(&token.token) } else { Credentials::basic("", secret) };
+    Ok(credentials?.with_header(NO_SIGN_IN.0, NO_SIGN_IN.1))
 }
 
 /// Finds the organization in the host of a token, and the server's URL if it is not the cloud's.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::client::GitClient;
 use crate::error::RequestError;
 use crate::http::{Api, Credentials};
-use crate::names::foreign_host;
+use crate::names::{foreign_host, url_below};
 use crate::token::ProviderToken;
 
 const MEDIA_TYPE: &str = "application/vnd.github+json";
@@ -38,10 +38,7 @@ struct Account {
 impl GitHub {
     pub(crate) fn new(client: &GitClient, token: &ProviderToken) -> Result<Self, RequestError> {
         let base = match foreign_host(token.host.as_deref(), &["github.com", "api.github.com"])? {
-            Some(host) => {
-                let api = Api::new(client.clone(), host, Credentials::bearer(&token.token)?, MEDIA_TYPE);
-                api.url(&["api", "v3"], &[])?
-            }
+            Some(host) => url_below(&host, "api/v3"),
             None => client.shared.base_urls.github.clone(),
         };
         let credentials = Credentials::bearer(&token.token)?.with_header(VERSION.0, VERSION.1);

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::client::GitClient;
 use crate::error::RequestError;
 use crate::http::{Api, Credentials, Decoded};
-use crate::names::{foreign_host, segments};
+use crate::names::{foreign_host, segments, url_below};
 use crate::paging::{Page, PageRequest, collect_pages, has_next_link};
 use crate::token::ProviderToken;
 
@@ -36,16 +36,11 @@ struct Account {
 
 impl GitLab {
     pub(crate) fn new(client: &GitClient, token: &ProviderToken) -> Result<Self, RequestError> {
-        let credentials = Credentials::bearer(&token.token)?;
-        let new_api = |base| Api::new(client.clone(), base, credentials.clone(), MEDIA_TYPE);
-        let api = match foreign_host(token.host.as_deref(), &["gitlab.com"])? {
-            Some(host) => {
-                let api = new_api(host);
-                let base = api.url(&["api", "v4"], &[])?;
-                api.with_base(base)
-            }
-            None => new_api(client.shared.base_urls.gitlab.clone()),
+        let base = match foreign_host(token.host.as_deref(), &["gitlab.com"])? {
+            Some(host) => url_below(&host, "api/v4"),
+            None => client.shared.base_urls.gitlab.clone(),
         };
+        let api = Api::new(client.clone(), base, Credentials::bearer(&token.token)?, MEDIA_TYPE);
         Ok(Self { api })
     }
 

@@ -53,8 +53,10 @@ async fn user_is_the_owner_of_the_token() {
         "email": "jo@example.com",
     });
     assert_eq!(json!(providers.user().await.unwrap()), expected);
+    let headers = server.requests().remove(0).headers;
     // ":canary-1234567890" in base64.
-    assert_eq!(server.requests()[0].headers["authorization"], "Basic OmNhbmFyeS0xMjM0NTY3ODkw");
+    assert_eq!(headers["authorization"], "Basic OmNhbmFyeS0xMjM0NTY3ODkw");
+    assert_eq!(headers["x-tfs-fedauthredirect"], "Suppress");
 }
 
 #[tokio::test]

@@ -1,16 +1,20 @@
 //! Failures of providers, and the limits of requests.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use git_providers::{GitProviders, RequestError};
+use git_providers::{GitProviders, RequestError, RequestLimits, SearchQuery};
 use jiff::Timestamp;
 use protocol::client_api::git::GitProvider;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::scene::{TOKEN, cause, chain, limits, providers, providers_at, token, with_token};
+use crate::scene::{
+    TOKEN, cause, chain, client, limits, loopback, providers, providers_at, token, with_token,
+};
 use crate::server::{Reply, Server};
 
 const USER: &str = "GET /github/user";
@@ -171,6 +175,21 @@ async fn slow_server_exceeds_the_time_limit() {
     let cause = cause(call.await.unwrap());
     let RequestError::TimedOut { limit } = cause else { panic!("{cause}") };
     assert_eq!((limit, server.requests().len()), (limits().attempt_timeout, 1));
+}
+
+#[tokio::test]
+async fn call_of_many_requests_exceeds_its_time_limit() {
+    let server = Server::start().await;
+    server.on(USER, Reply::Silence);
+    let limits = RequestLimits { call_timeout: Duration::from_secs(5), ..limits() };
+    let tokens = BTreeMap::from([(GitProvider::GitHub, token(TOKEN, None))]);
+    let providers = GitProviders::new(client(&server.url, loopback(), limits), tokens);
+    let query = SearchQuery { query: "app".into(), ..SearchQuery::default() };
+    let call = tokio::spawn(async move { providers.search_repositories(&query).await });
+    server.silenced().await;
+    tokio::time::pause();
+    let cause = cause(call.await.unwrap());
+    assert!(matches!(cause, RequestError::TimedOut { limit } if limit == limits.call_timeout), "{cause}");
 }
 
 #[tokio::test]
