@@ -9,7 +9,7 @@
 //! A provider is a folder: `github` knows GitHub's JSON and paths, and nothing outside of it does. `http` sends requests,
 //! classifies failures, and knows no provider's JSON.
 
-mod address_policy;
+pub mod address_policy;
 mod azure_devops;
 mod base_urls;
 mod bitbucket;
