@@ -123,7 +123,7 @@ mod tests {
     fn output_waits_for_the_action_that_it_belongs_to() {
         let (sender, live) = broadcast::channel(4);
         let mut queue = UpdateQueue::new(live);
-        sender.send(LiveUpdate::Output { action: EventId(3), bytes: b"early".into() }).unwrap();
+        sender.send(LiveUpdate::Output { action: EventId(3), offset: 0, bytes: b"early".into() }).unwrap();
         for id in 1..3 {
             queue.push_event(event(id), ConversationUpdate::Event);
             assert!(matches!(queue.pop(), Some(ConversationUpdate::Event(event)) if event.id.0 == id));

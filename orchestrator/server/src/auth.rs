@@ -43,7 +43,11 @@ pub(crate) async fn require_key(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    if state.key.is_in(request.headers()) { Ok(next.run(request).await) } else { Err(ApiError::NoKey) }
+    if !state.key.is_in(request.headers()) {
+        return Err(ApiError::NoKey);
+    }
+    state.record_request();
+    Ok(next.run(request).await)
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! State that all handlers share.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use conversations::HostedConversations;
 use protocol::ConversationId;
@@ -17,6 +19,8 @@ pub(crate) struct ServerState {
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) choices: Choices,
     pub(crate) started_at: Instant,
+    /// Time of the last request with a key, in seconds since the start.
+    last_request_secs: AtomicU64,
     /// Ends all streams and sockets when it is cancelled.
     pub(crate) streams: CancellationToken,
     /// Number of open streams and sockets of each conversation that has some. A blocking mutex, because it is never held
@@ -39,9 +43,21 @@ impl ServerState {
             allowed_hosts,
             choices,
             started_at: Instant::now(),
+            last_request_secs: AtomicU64::new(0),
             streams: CancellationToken::new(),
             connections: Mutex::default(),
         }
+    }
+
+    /// Records that a client has sent a request.
+    pub(crate) fn record_request(&self) {
+        self.last_request_secs.store(self.started_at.elapsed().as_secs(), Ordering::Relaxed);
+    }
+
+    /// Returns the time since the last request of a client.
+    pub(crate) fn idle_time(&self) -> Duration {
+        let last = Duration::from_secs(self.last_request_secs.load(Ordering::Relaxed));
+        self.started_at.elapsed().saturating_sub(last)
     }
 
     /// Counts a stream of a conversation.

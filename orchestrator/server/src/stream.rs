@@ -149,12 +149,12 @@ fn to_message(update: ConversationUpdate) -> Option<StreamMessage> {
             let data = view::event(&event)?;
             Some(StreamMessage { id: Some(event.id), kind: "event", data })
         }
-        ConversationUpdate::Live(LiveUpdate::Output { action, bytes }) => {
+        ConversationUpdate::Live(LiveUpdate::Output { action, offset, bytes }) => {
             let text = String::from_utf8_lossy(&bytes);
-            live("output", json!({"action": action, "text": text}))
+            live("output", json!({"action": action, "offset": offset, "text": text}))
         }
-        ConversationUpdate::Live(LiveUpdate::OutputGap { action, bytes }) => {
-            live("output_gap", json!({"action": action, "bytes": bytes}))
+        ConversationUpdate::Live(LiveUpdate::OutputGap { action, from, to }) => {
+            live("output_gap", json!({"action": action, "from": from, "to": to}))
         }
         ConversationUpdate::Closed => live("closed", json!({})),
         ConversationUpdate::Waiting(waiting) => {

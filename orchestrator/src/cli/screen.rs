@@ -83,7 +83,7 @@ impl Screen {
     /// Shows progress between events.
     pub(super) fn show_update(&mut self, update: LiveUpdate) {
         match update {
-            LiveUpdate::Output { action, bytes } => {
+            LiveUpdate::Output { action, bytes, .. } => {
                 let text = self.transcript.format_output(action, &bytes);
                 self.show(&text);
             }

@@ -3,6 +3,7 @@
 mod requests;
 mod restart;
 mod socket_io;
+mod stream;
 
 use reqwest::Method;
 use serde_json::{Value, json};

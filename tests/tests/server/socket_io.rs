@@ -92,7 +92,7 @@ impl SocketClient {
 }
 
 /// The folder of the clients. `None`, with a note, without `cargo ci`.
-fn packages() -> Option<PathBuf> {
+pub(super) fn packages() -> Option<PathBuf> {
     let packages = std::env::var_os("GLOVEBOX_TEST_PACKAGES").map(PathBuf::from);
     if packages.is_none() {
         assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_PACKAGES is not set");

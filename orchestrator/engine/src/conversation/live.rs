@@ -13,6 +13,8 @@ pub enum LiveUpdate {
     Output {
         /// The action.
         action: EventId,
+        /// The number of bytes of the action's output that precede these.
+        offset: u64,
         /// The bytes, as the terminal wrote them.
         bytes: Vec<u8>,
     },
@@ -20,8 +22,10 @@ pub enum LiveUpdate {
     OutputGap {
         /// The action.
         action: EventId,
-        /// Number of dropped bytes.
-        bytes: u64,
+        /// The offset of the first dropped byte.
+        from: u64,
+        /// The offset of the first byte after the gap.
+        to: u64,
     },
     /// Progress of the sandbox's creation.
     Start(StartProgress),

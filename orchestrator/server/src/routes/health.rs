@@ -19,5 +19,6 @@ pub(super) async fn health() -> Json<&'static str> {
 pub(super) async fn server_info(State(state): State<Arc<ServerState>>) -> Json<Value> {
     let uptime = state.started_at.elapsed().as_secs_f64();
     let running = state.conversations.conversations().running().len();
-    Json(json!({"uptime": uptime, "idle_time": 0, "resources": {"running_conversations": running}}))
+    let idle_time = state.idle_time().as_secs_f64();
+    Json(json!({"uptime": uptime, "idle_time": idle_time, "resources": {"running_conversations": running}}))
 }

@@ -120,10 +120,10 @@ impl Task {
             tracing::debug!("performing an action");
             let on_output = move |chunk: OutputChunk<'_>| {
                 drop(live.send(match chunk {
-                    OutputChunk::Bytes { bytes, .. } => LiveUpdate::Output { action, bytes: bytes.to_vec() },
-                    OutputChunk::Gap { from, to } => {
-                        LiveUpdate::OutputGap { action, bytes: to.saturating_sub(from) }
+                    OutputChunk::Bytes { offset, bytes } => {
+                        LiveUpdate::Output { action, offset, bytes: bytes.to_vec() }
                     }
+                    OutputChunk::Gap { from, to } => LiveUpdate::OutputGap { action, from, to },
                 }));
             };
             let result = tokio::select! {
