@@ -25,11 +25,13 @@ use async_trait::async_trait;
 use engine::events::{ConversationList, ConversationSummary, EventStore, StoreError};
 use protocol::{ConversationId, Event, EventId};
 
-use append::Append;
 use open::Location;
 pub use open::OpenError;
 use readers::Readers;
 use writer::{Change, Writer};
+
+use crate::event_batch::EventBatch;
+use crate::failure::failed;
 
 /// Failures that an acknowledged append survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -114,8 +116,8 @@ impl SqliteStore {
 impl EventStore for SqliteStore {
     /// If the future is dropped, the events may still be appended.
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
-        match Append::new(conversation, events)? {
-            Some(append) => self.change(Change::Append(append)).await,
+        match EventBatch::new(conversation, events)? {
+            Some(batch) => self.change(Change::Append(batch)).await,
             None => Ok(()),
         }
     }
@@ -143,12 +145,4 @@ impl EventStore for SqliteStore {
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         self.change(Change::Remove(conversation.clone())).await
     }
-}
-
-/// Creates the engine's error for a failed operation.
-fn failed(
-    operation: &'static str,
-    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> StoreError {
-    StoreError::Storage { operation, source: source.into() }
 }

@@ -9,20 +9,10 @@ use protocol::{ConversationId, Event, EventId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::failed;
+use crate::stored_event::{self, Damage};
 
 const READ_EVENTS: &str = "read events";
 const READ_CONVERSATIONS: &str = "read the list of conversations";
-
-/// Damage of a stored event.
-#[derive(Debug, thiserror::Error)]
-enum Damage {
-    #[error("its row is missing")]
-    Missing,
-    #[error("its row holds event {0}")]
-    Misplaced(EventId),
-    #[error("its row holds no event")]
-    Unreadable(#[from] serde_json::Error),
-}
 
 /// Error of reading a range of events.
 enum ReadError {
@@ -81,14 +71,9 @@ fn read_range(snapshot: &Connection, number: i64, ids: Range<u64>) -> Result<Vec
         let row = rows.next()?.filter(|row| row.get(0) == Ok(id.0));
         // As bytes, so that invalid UTF-8 is damage of this event and not a failure of SQLite.
         let json = row.ok_or_else(|| damaged(Damage::Missing))?.get_ref(1)?.as_bytes().unwrap_or_default();
-        events.push(parse_event(id, json, events.last()).map_err(damaged)?);
+        events.push(stored_event::parse(id, json, events.last()).map_err(damaged)?);
     }
     Ok(events)
-}
-
-fn parse_event(id: EventId, json: &[u8], previous: Option<&Event>) -> Result<Event, Damage> {
-    let event = Event::read_after(previous, json)?;
-    if event.id == id { Ok(event) } else { Err(Damage::Misplaced(event.id)) }
 }
 
 /// Lists the conversations, latest first. Times are compared as text (ISO 8601 in UTC). Damaged rows are listed separately.

@@ -11,9 +11,10 @@ use protocol::ConversationId;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use super::append::{Append, ChangeError};
+use super::append::{self, ChangeError};
 use super::open::{Location, OpenError};
 use super::{failed, remove};
+use crate::event_batch::EventBatch;
 
 /// Maximum number of queued changes, and of changes in a transaction. Each conversation has at most one.
 const QUEUE_CAPACITY: usize = 256;
@@ -35,14 +36,14 @@ struct Request {
 
 /// A change, which is written in its own savepoint.
 pub(super) enum Change {
-    Append(Append),
+    Append(EventBatch),
     Remove(ConversationId),
 }
 
 impl Change {
     fn write(&self, connection: &Connection) -> Result<(), ChangeError> {
         match self {
-            Self::Append(append) => append.write(connection),
+            Self::Append(batch) => append::write(connection, batch),
             Self::Remove(conversation) => Ok(remove::write(connection, conversation)?),
         }
     }
