@@ -9,7 +9,8 @@ pub trait EventStore: Send + Sync {
     /// Appends events whose ids continue the log. Atomic. Once this returns, the events survive a crash of the process.
     ///
     /// # Errors
-    /// [`StoreError::OutOfOrder`] if the first event does not follow the end of the log.
+    /// [`StoreError::OutOfOrder`] if the first event does not follow the end of the log, [`StoreError::LeaseLost`] if another host
+    /// may append to it.
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError>;
 
     /// Returns the events in the form in which they will be stored, for stores that change them.
@@ -82,6 +83,13 @@ pub enum StoreError {
         conversation: ConversationId,
         /// The first of the appended events.
         id: EventId,
+    },
+    /// This host no longer holds the lease of the conversation, or another host holds it. Nothing was changed. A retry fails
+    /// until the lease is acquired again.
+    #[error("cannot change conversation {conversation}: another host may have taken it over")]
+    LeaseLost {
+        /// The conversation.
+        conversation: ConversationId,
     },
     /// A stored event cannot be parsed.
     #[error("event {id} of conversation {conversation} is damaged")]
