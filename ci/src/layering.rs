@@ -20,7 +20,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("llm", &["engine", "protocol", "tls"]),
     ("mcp", &["engine", "protocol", "tls"]),
     ("sandbox", &["engine", "protocol", "tls"]),
-    ("storage", &["engine", "protocol"]),
+    ("storage", &["engine", "protocol", "tls"]),
     ("conversations", &["engine", "protocol"]),
     ("server", &["conversations", "engine", "git_providers", "protocol"]),
     (

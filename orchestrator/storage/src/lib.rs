@@ -1,11 +1,13 @@
-//! Event store in SQLite.
+//! Event stores: SQLite for one host, PostgreSQL for several.
 //!
-//! Implements the engine's [`EventStore`](engine::events::EventStore). Events are redacted before they arrive here, and are not
-//! cached or folded.
+//! Both implement the engine's [`EventStore`](engine::events::EventStore). Events are redacted before they arrive here, and are
+//! not cached or folded.
 
 mod event_batch;
 mod failure;
+pub mod postgres;
 pub mod sqlite;
 mod stored_event;
 
+pub use postgres::PostgresStore;
 pub use sqlite::{Durability, OpenError, SqliteStore};

@@ -1,0 +1,187 @@
+//! Bounded pool of connections, which replaces broken ones, and the classes of failed statements.
+//!
+//! A restart of PostgreSQL closes all connections. Statements that were not sent yet wait up to [`RECONNECT_TIMEOUT`] for the
+//! server. The result of a statement that was sent is unknown then.
+
+use std::time::Duration;
+
+use deadpool_postgres::{
+    Client, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType,
+};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use super::connector::Connector;
+use super::migrations;
+use super::open::PostgresOpenError;
+
+/// Time to wait for a connection while all are in use.
+const POOL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time to wait for a server that accepts no connections, for example because it restarts.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+const RECONNECT_DELAY: Duration = Duration::from_millis(100);
+
+/// Time to wait for a response. Longer than the server's own limit, and reached only if the server is not responding.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Time to wait for migrations, including those of another host.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+
+/// Attempts of a statement that can be repeated.
+const MAX_ATTEMPTS: usize = 3;
+
+/// Parameters of a statement.
+pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Why a statement failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DatabaseError {
+    /// There is no connection. Nothing was sent.
+    #[error("cannot connect to PostgreSQL")]
+    Unavailable(#[source] PoolError),
+    /// The server rejected the statement. Nothing was changed.
+    #[error("PostgreSQL rejected the statement")]
+    Rejected(#[source] Error),
+    /// The connection broke. It is unknown whether the statement was executed.
+    #[error("the connection to PostgreSQL broke")]
+    Interrupted(#[source] Error),
+    /// The server did not respond. It is unknown whether the statement was executed.
+    #[error("PostgreSQL did not respond within {} s", .0.as_secs())]
+    Unresponsive(Duration),
+}
+
+impl DatabaseError {
+    /// Whether the statement may have been executed.
+    pub(super) fn is_result_unknown(&self) -> bool {
+        matches!(self, Self::Interrupted(_) | Self::Unresponsive(_))
+    }
+}
+
+impl From<Error> for DatabaseError {
+    /// Classifies the error of a statement that was sent.
+    fn from(error: Error) -> Self {
+        match error.as_db_error() {
+            Some(rejection) if !is_shutdown(rejection.code()) => Self::Rejected(error),
+            _ => Self::Interrupted(error),
+        }
+    }
+}
+
+/// Whether the server has closed the connection, or will not accept one yet.
+fn is_shutdown(code: &SqlState) -> bool {
+    [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
+}
+
+/// The connections of a store.
+pub(super) struct Database {
+    pool: Pool,
+}
+
+impl Database {
+    /// Creates the pool and connects once.
+    pub(super) async fn connect(
+        connector: &Connector,
+        max_connections: usize,
+    ) -> Result<Self, PostgresOpenError> {
+        let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_connect(connector.config().clone(), connector.clone(), config);
+        let pool = Pool::builder(manager)
+            .max_size(max_connections)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(POOL_TIMEOUT))
+            .create_timeout(Some(RECONNECT_TIMEOUT))
+            .build()
+            .map_err(|error| PostgresOpenError::Pool(error.into()))?;
+        match pool.get().await {
+            Ok(_) => Ok(Self { pool }),
+            Err(error) => Err(PostgresOpenError::Connect {
+                database: connector.to_string(),
+                source: DatabaseError::Unavailable(error).into(),
+            }),
+        }
+    }
+
+    /// Migrates the schema. Returns the version before.
+    pub(super) async fn migrate(&self) -> Result<i64, DatabaseError> {
+        let mut client = self.client().await?;
+        match timeout(MIGRATION_TIMEOUT, migrations::run(&mut client)).await {
+            Ok(version) => Ok(version?),
+            Err(_) => Err(abandon(client, MIGRATION_TIMEOUT)),
+        }
+    }
+
+    /// Executes a statement that may be repeated: again if the connection breaks.
+    pub(super) async fn query(
+        &self,
+        sql: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, DatabaseError> {
+        for _ in 1..MAX_ATTEMPTS {
+            match self.query_once(sql, parameters).await {
+                Err(error @ DatabaseError::Interrupted(_)) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "repeating a statement");
+                }
+                result => return result,
+            }
+        }
+        self.query_once(sql, parameters).await
+    }
+
+    /// Executes a statement at most once.
+    pub(super) async fn query_once(
+        &self,
+        sql: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, DatabaseError> {
+        let client = self.client().await?;
+        let response = async {
+            let statement = client.prepare_cached(sql).await?;
+            client.query(&statement, parameters).await
+        };
+        match timeout(RESPONSE_TIMEOUT, response).await {
+            Ok(rows) => Ok(rows?),
+            Err(_) => Err(abandon(client, RESPONSE_TIMEOUT)),
+        }
+    }
+
+    /// Closes all connections once they are not in use.
+    pub(super) fn close(&self) {
+        self.pool.close();
+    }
+
+    /// Returns a connection. Waits for a server that restarts.
+    async fn client(&self) -> Result<Client, DatabaseError> {
+        let deadline = Instant::now() + RECONNECT_TIMEOUT;
+        loop {
+            match self.pool.get().await {
+                Ok(client) => return Ok(client),
+                Err(error) if may_restart(&error) && Instant::now() < deadline => {
+                    tracing::debug!(error = &error as &dyn std::error::Error, "connecting again");
+                    sleep(RECONNECT_DELAY).await;
+                }
+                Err(error) => return Err(DatabaseError::Unavailable(error)),
+            }
+        }
+    }
+}
+
+/// Closes a connection whose server does not respond, instead of returning it to the pool.
+fn abandon(client: Client, after: Duration) -> DatabaseError {
+    drop(Object::take(client));
+    DatabaseError::Unresponsive(after)
+}
+
+/// Whether the server may accept connections soon. A rejection, such as a wrong password, is final.
+fn may_restart(error: &PoolError) -> bool {
+    match error {
+        PoolError::Backend(error) => {
+            error.code().is_none_or(|code| is_shutdown(code) || *code == SqlState::TOO_MANY_CONNECTIONS)
+        }
+        PoolError::Timeout(kind) => matches!(kind, TimeoutType::Create),
+        _ => false,
+    }
+}

@@ -1,0 +1,104 @@
+//! The statements on the table `leases`. All times are those of the database's clock.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use protocol::ConversationId;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::held::{Generation, LeaseKey};
+use crate::postgres::database::{Database, DatabaseError};
+
+/// Takes a lease that is free, has expired, or was acquired by this host without anyone holding it. No row otherwise. The
+/// generation is drawn while the row is locked, so that it increases in the order of acquisitions.
+const ACQUIRE: &str = "
+    INSERT INTO leases AS held (conversation, host, generation, expires_at)
+    VALUES ($1, $2, nextval('lease_generations'), clock_timestamp() + make_interval(secs => $3))
+    ON CONFLICT (conversation) DO UPDATE
+        SET host = excluded.host,
+            generation = nextval('lease_generations'),
+            expires_at = clock_timestamp() + make_interval(secs => $3)
+        WHERE held.expires_at <= clock_timestamp() OR held.host = excluded.host
+    RETURNING generation";
+
+/// Extends the leases that have neither expired nor been taken over.
+const RENEW: &str = "
+    UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $4)
+    FROM unnest($2::text[], $3::bigint[]) AS mine (conversation, generation)
+    WHERE leases.conversation = mine.conversation AND leases.generation = mine.generation
+        AND leases.host = $1 AND leases.expires_at > clock_timestamp()
+    RETURNING leases.conversation, leases.generation";
+
+const RELEASE: &str = "
+    DELETE FROM leases USING unnest($2::text[], $3::bigint[]) AS mine (conversation, generation)
+    WHERE leases.conversation = mine.conversation AND leases.generation = mine.generation AND leases.host = $1";
+
+const HELD: &str = "SELECT conversation FROM leases WHERE expires_at > clock_timestamp()";
+
+const EXPIRED: &str = "SELECT conversation FROM leases WHERE expires_at <= clock_timestamp()";
+
+/// Acquires a lease. `None` if another host holds it.
+pub(super) async fn acquire(
+    database: &Database,
+    host: Uuid,
+    conversation: &ConversationId,
+    duration: Duration,
+) -> Result<Option<Generation>, DatabaseError> {
+    let rows = database.query(ACQUIRE, &[&conversation.as_str(), &host, &duration.as_secs_f64()]).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
+}
+
+/// Renews leases. Returns those that were renewed; the others are lost.
+pub(super) async fn renew(
+    database: &Database,
+    host: Uuid,
+    leases: &[LeaseKey],
+    duration: Duration,
+) -> Result<BTreeSet<LeaseKey>, DatabaseError> {
+    let (conversations, generations) = columns(leases);
+    let rows = database.query(RENEW, &[&host, &conversations, &generations, &duration.as_secs_f64()]).await?;
+    let mut renewed = BTreeSet::new();
+    for row in &rows {
+        let generation = row.try_get(1)?;
+        renewed.extend(conversation(row)?.map(|conversation| (conversation, generation)));
+    }
+    Ok(renewed)
+}
+
+/// Releases leases, unless they were taken over.
+pub(super) async fn release(
+    database: &Database,
+    host: Uuid,
+    leases: &[LeaseKey],
+) -> Result<(), DatabaseError> {
+    let (conversations, generations) = columns(leases);
+    database.query(RELEASE, &[&host, &conversations, &generations]).await?;
+    Ok(())
+}
+
+/// Returns the leased conversations of all hosts.
+pub(super) async fn held(database: &Database) -> Result<BTreeSet<ConversationId>, DatabaseError> {
+    list(database, HELD).await
+}
+
+/// Returns the conversations whose lease has expired without a release.
+pub(super) async fn expired(database: &Database) -> Result<BTreeSet<ConversationId>, DatabaseError> {
+    list(database, EXPIRED).await
+}
+
+async fn list(database: &Database, sql: &'static str) -> Result<BTreeSet<ConversationId>, DatabaseError> {
+    let rows = database.query(sql, &[]).await?;
+    rows.iter().filter_map(|row| conversation(row).transpose()).collect()
+}
+
+/// Returns the conversation of a row. `None` if another program wrote one that is no id.
+fn conversation(row: &Row) -> Result<Option<ConversationId>, DatabaseError> {
+    let text: &str = row.try_get(0)?;
+    let parsed = text.parse().inspect_err(|error| tracing::error!(text, %error, "a lease has an invalid id"));
+    Ok(parsed.ok())
+}
+
+fn columns(leases: &[LeaseKey]) -> (Vec<&str>, Vec<Generation>) {
+    leases.iter().map(|(conversation, generation)| (conversation.as_str(), *generation)).unzip()
+}

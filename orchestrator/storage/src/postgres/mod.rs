@@ -1,0 +1,183 @@
+//! Event store of several hosts: all conversations in one PostgreSQL database.
+//!
+//! One task writes: it commits the queued appends of all conversations of this process together. Readers have a pool of their
+//! own, so that slow reads delay neither appends nor renewals of leases. An event that [`append`](EventStore::append) has
+//! acknowledged is as durable as a commit of the server, by default on its disk.
+//!
+//! Hosts coordinate by [`Leases`]. [`subscribe`](PostgresStore::subscribe) wakes readers of logs that other hosts append to.
+//!
+//! After a restart of PostgreSQL the store connects again. Reads are repeated. An append whose connection broke fails, unless the
+//! log shows that it was committed; it is never written twice.
+//!
+//! [`close`](PostgresStore::close) writes what is queued and releases dropped leases. Dropping the store lets its tasks do
+//! the same without waiting for them.
+
+mod append;
+mod connector;
+mod database;
+mod leases;
+mod migrations;
+mod open;
+mod read;
+mod remove;
+mod wakeups;
+mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use engine::events::{ConversationList, EventStore, StoreError};
+use protocol::{ConversationId, Event, EventId};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use append::FencedBatch;
+use connector::Connector;
+use database::Database;
+use leases::Fence;
+pub use leases::{Lease, LeaseTiming, Leases};
+pub use open::{PostgresOpenError, PostgresOptions};
+use wakeups::Wakeups;
+use writer::Writer;
+
+use crate::event_batch::EventBatch;
+use crate::failure::failed;
+
+/// Connections for reading: more of them compete for the same disk and processors.
+const READ_CONNECTIONS: usize = 4;
+
+/// Connections for changes: of the writer, of the leases, and of removals.
+const WRITE_CONNECTIONS: usize = 4;
+
+/// Time to write the queue and to release leases when the store is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
+
+const REMOVE: &str = "cannot remove a conversation";
+
+/// Event store in a PostgreSQL database.
+pub struct PostgresStore {
+    reads: Database,
+    writes: Arc<Database>,
+    writer: Writer,
+    leases: Leases,
+    wakeups: Wakeups,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    _stop_on_drop: DropGuard,
+}
+
+impl PostgresStore {
+    /// Connects to the database at an address such as `postgres://user:password@host/name?sslmode=require`. Creates or migrates
+    /// its tables.
+    ///
+    /// # Errors
+    /// See [`PostgresOpenError`].
+    pub async fn open(address: &str, options: PostgresOptions) -> Result<Self, PostgresOpenError> {
+        let connector = Connector::new(address, options.roots)?;
+        let writes = Arc::new(Database::connect(&connector, WRITE_CONNECTIONS).await?);
+        migrate(&writes, &connector).await?;
+        let reads = Database::connect(&connector, READ_CONNECTIONS).await?;
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let leases = Leases::start(Arc::clone(&writes), options.lease_timing, &tasks, stop.clone());
+        let writer = Writer::start(Arc::clone(&writes), leases.host(), &tasks, stop.clone());
+        let wakeups = Wakeups::start(&connector, &tasks, stop.clone());
+        let _stop_on_drop = stop.clone().drop_guard();
+        Ok(Self { reads, writes, writer, leases, wakeups, tasks, stop, _stop_on_drop })
+    }
+
+    /// Returns the leases of this host.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// Returns the end of a conversation's log as far as it is known: the id of the next event. It changes soon after another
+    /// host, or this one, has appended. Changes that follow each other quickly are one. It only wakes a reader, which reads from the
+    /// store: it starts at [`EventId::FIRST`], and lags while PostgreSQL is unavailable.
+    pub fn subscribe(&self, conversation: &ConversationId) -> watch::Receiver<EventId> {
+        self.wakeups.subscribe(conversation)
+    }
+
+    /// Writes the queued appends, releases the dropped leases and closes the connections. Bounded in time. Later operations fail.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        if timeout(CLOSE_TIMEOUT, self.tasks.wait()).await.is_err() {
+            tracing::warn!("the store was not closed in time");
+        }
+        self.reads.close();
+        self.writes.close();
+    }
+
+    /// Returns the generation of this host's lease. `None` if it holds none.
+    fn generation(&self, conversation: &ConversationId) -> Result<Option<i64>, StoreError> {
+        match self.leases.fence(conversation) {
+            Fence::Unleased => Ok(None),
+            Fence::Generation(generation) => Ok(Some(generation)),
+            Fence::Lost => Err(StoreError::LeaseLost { conversation: conversation.clone() }),
+        }
+    }
+
+    /// Notes that the lease is lost if that is the error of an operation that required this generation.
+    fn check_lease(
+        &self,
+        conversation: &ConversationId,
+        generation: Option<i64>,
+        result: Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if let (Some(generation), Err(StoreError::LeaseLost { .. })) = (generation, &result) {
+            self.leases.report_lost(conversation, generation);
+        }
+        result
+    }
+}
+
+/// Migrates the schema, and refuses a newer one.
+async fn migrate(database: &Database, connector: &Connector) -> Result<(), PostgresOpenError> {
+    const KNOWN: i64 = migrations::SCHEMA_VERSION;
+    match database.migrate().await {
+        Ok(found) if found > KNOWN => {
+            Err(PostgresOpenError::TooNew { database: connector.to_string(), found, known: KNOWN })
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(PostgresOpenError::Migrate {
+            database: connector.to_string(),
+            version: KNOWN,
+            source: error.into(),
+        }),
+    }
+}
+
+#[async_trait]
+impl EventStore for PostgresStore {
+    /// Without a lease, rejected if another host holds one. If the future is dropped, the events may still be appended.
+    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+        let Some(batch) = EventBatch::new(conversation, events)? else { return Ok(()) };
+        let generation = self.generation(conversation)?;
+        let result = self.writer.append(FencedBatch::new(batch, generation)?).await;
+        self.check_lease(conversation, generation, result)
+    }
+
+    async fn read(
+        &self,
+        conversation: &ConversationId,
+        from: EventId,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        read::events(&self.reads, conversation, from, limit).await
+    }
+
+    async fn conversations(&self) -> Result<ConversationList, StoreError> {
+        read::conversations(&self.reads).await
+    }
+
+    /// Rejected like an append if the lease is lost, or another host holds one.
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        let generation = self.generation(conversation)?;
+        let removed = remove::remove(&self.writes, self.leases.host(), conversation, generation).await;
+        let result = removed.map_err(|error| failed(REMOVE, error)).and_then(|result| result);
+        self.check_lease(conversation, generation, result)
+    }
+}

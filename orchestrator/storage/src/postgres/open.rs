@@ -1,0 +1,61 @@
+//! Options and errors of opening the store.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+
+use super::leases::LeaseTiming;
+
+/// How to open a PostgreSQL store.
+#[derive(Clone, Default)]
+pub struct PostgresOptions {
+    /// The authorities that TLS trusts. `None` for those of the machine.
+    pub roots: Option<Arc<RootCertStore>>,
+    /// Times of leases. All hosts of a database have the same.
+    pub lease_timing: LeaseTiming,
+}
+
+/// Error of opening the store.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresOpenError {
+    /// The address is invalid. A retry fails.
+    #[error("cannot parse the address of the database")]
+    Address(#[source] tokio_postgres::Error),
+    /// TLS cannot be configured. A retry fails.
+    #[error("cannot configure TLS")]
+    Tls(#[source] rustls::Error),
+    /// The pool of connections cannot be created. A retry fails.
+    #[error("cannot create a pool of connections")]
+    Pool(#[source] Box<dyn Error + Send + Sync>),
+    /// The server does not accept the connection. A retry succeeds if it was only unavailable.
+    #[error("cannot connect to the database {database}")]
+    Connect {
+        /// The database, without a password.
+        database: String,
+        /// The cause.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The schema cannot be migrated.
+    #[error("cannot migrate the database {database} to version {version}")]
+    Migrate {
+        /// The database.
+        database: String,
+        /// The target version.
+        version: i64,
+        /// The cause.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A newer version of Glovebox has migrated the database. A retry fails.
+    #[error("the database {database} has version {found}, this program knows {known}")]
+    TooNew {
+        /// The database.
+        database: String,
+        /// Its version.
+        found: i64,
+        /// The newest version that this program knows.
+        known: i64,
+    },
+}

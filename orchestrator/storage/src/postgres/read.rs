@@ -1,0 +1,93 @@
+//! Reads events of a log, and the list of conversations. Each in one statement, and so in one snapshot.
+//!
+//! A missing row, or a row with another event than its key says, is an error and never skipped.
+
+use engine::events::{ConversationList, ConversationSummary, StoreError};
+use protocol::{ConversationId, Event, EventId, Timestamp};
+use tokio_postgres::Row;
+
+use super::database::Database;
+use crate::failure::failed;
+use crate::stored_event::{self, Damage};
+
+const READ_EVENTS: &str = "cannot read events";
+const READ_CONVERSATIONS: &str = "cannot read the list of conversations";
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The end of the log, and a row per stored event before it. The only row has no event if none is in the range.
+const EVENTS: &str = "
+    SELECT conversations.events, events.id, events.json
+    FROM conversations LEFT JOIN events
+        ON events.conversation = conversations.number
+        AND events.id >= $2 AND events.id < least($3, conversations.events)
+    WHERE conversations.id = $1
+    ORDER BY events.id";
+
+/// Times are compared as text (ISO 8601 in UTC).
+const CONVERSATIONS: &str = "
+    SELECT id, events, created_at, last_updated_at FROM conversations
+    ORDER BY last_updated_at DESC, number DESC";
+
+pub(super) async fn events(
+    database: &Database,
+    conversation: &ConversationId,
+    from: EventId,
+    limit: usize,
+) -> Result<Vec<Event>, StoreError> {
+    let past = i64::try_from(from.0.saturating_add(limit as u64)).unwrap_or(i64::MAX);
+    let Ok(start) = i64::try_from(from.0) else { return Ok(Vec::new()) };
+    let rows = database.query(EVENTS, &[&conversation.as_str(), &start, &past]).await;
+    let rows = rows.map_err(|error| failed(READ_EVENTS, error))?;
+    let Some(first) = rows.first() else { return Ok(Vec::new()) };
+    let end = first.try_get::<_, i64>(0).map_err(|error| failed(READ_EVENTS, error))?.min(past);
+    range(&rows, start..end).map_err(|(id, source)| StoreError::Damaged {
+        conversation: conversation.clone(),
+        id,
+        source,
+    })
+}
+
+/// Parses the rows, which must have exactly these ids.
+fn range(rows: &[Row], ids: std::ops::Range<i64>) -> Result<Vec<Event>, (EventId, BoxError)> {
+    let mut rows = rows.iter();
+    let mut events: Vec<Event> = Vec::new();
+    for id in ids {
+        let event = event(id, rows.next(), events.last());
+        events.push(event.map_err(|source| (EventId(id.unsigned_abs()), source))?);
+    }
+    Ok(events)
+}
+
+fn event(id: i64, row: Option<&Row>, previous: Option<&Event>) -> Result<Event, BoxError> {
+    let row = row.ok_or(Damage::Missing)?;
+    if row.try_get::<_, Option<i64>>(1)? != Some(id) {
+        return Err(Damage::Missing.into());
+    }
+    Ok(stored_event::parse(EventId(id.unsigned_abs()), row.try_get(2)?, previous)?)
+}
+
+/// Lists the conversations, latest first. Damaged rows are listed separately.
+pub(super) async fn conversations(database: &Database) -> Result<ConversationList, StoreError> {
+    let rows = database.query(CONVERSATIONS, &[]).await.map_err(|error| failed(READ_CONVERSATIONS, error))?;
+    let mut list = ConversationList::default();
+    for row in &rows {
+        match summary(row) {
+            Ok(summary) => list.conversations.push(summary),
+            Err(source) => {
+                let conversation = row.try_get(0).unwrap_or_default();
+                list.damaged.push(StoreError::DamagedEntry { conversation, source });
+            }
+        }
+    }
+    Ok(list)
+}
+
+fn summary(row: &Row) -> Result<ConversationSummary, BoxError> {
+    Ok(ConversationSummary {
+        id: ConversationId::try_from(row.try_get::<_, String>(0)?)?,
+        events: u64::try_from(row.try_get::<_, i64>(1)?)?,
+        created_at: Timestamp::try_from(row.try_get::<_, String>(2)?)?,
+        last_updated_at: Timestamp::try_from(row.try_get::<_, String>(3)?)?,
+    })
+}
