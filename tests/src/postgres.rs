@@ -1,0 +1,215 @@
+//! A PostgreSQL server of one test process, on a unix socket in a temporary folder.
+//!
+//! Runs as the user `nobody` if the tests run as root, which PostgreSQL refuses. Stopped and removed on drop.
+
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// User and group id of `nobody`, who has a name on every system. PostgreSQL requires one.
+const NOBODY: u32 = 65_534;
+
+/// Starting takes less than a second on an idle machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Name of the superuser.
+const USER: &str = "glovebox";
+
+/// Where Debian has the programs of each version.
+const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
+
+/// A running server.
+pub struct PostgresServer {
+    folder: TempDir,
+    programs: PathBuf,
+    settings: Vec<String>,
+    process: Mutex<Option<Child>>,
+}
+
+impl PostgresServer {
+    /// Returns the server that the tests of this process share. `None` if PostgreSQL is not installed; with `CI=true` that is a
+    /// failure.
+    pub fn shared() -> Option<Arc<Self>> {
+        static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap();
+        if let Some(server) = shared.upgrade() {
+            return Some(server);
+        }
+        let server = Arc::new(Self::start()?);
+        *shared = Arc::downgrade(&server);
+        Some(server)
+    }
+
+    /// Starts a server that a test can stop. `None` as for [`shared`](Self::shared).
+    pub fn start() -> Option<Self> {
+        Self::start_with(|_| Vec::new())
+    }
+
+    /// Starts a server with additional settings, such as `port=5432`. They may refer to files in the server's folder.
+    pub fn start_with(settings: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
+        let Some(programs) = find_programs() else {
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no PostgreSQL on a build machine");
+            println!("skipped: no PostgreSQL in {DEBIAN_FOLDER}");
+            return None;
+        };
+        // In /tmp and not in TMPDIR, because the path of a socket must be short.
+        let folder = tempfile::Builder::new().prefix("gbp").tempdir_in("/tmp").unwrap();
+        if rustix::process::geteuid().is_root() {
+            chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let settings = settings(folder.path());
+        let server = Self { folder, programs, settings, process: Mutex::new(None) };
+        server.initialize();
+        server.restart();
+        Some(server)
+    }
+
+    fn initialize(&self) {
+        let mut initdb = self.program("initdb");
+        initdb.arg("--pgdata").arg(self.path("data")).args(["--username", USER, "--auth", "trust"]);
+        initdb.args(["--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions"]);
+        let output = initdb.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Starts the stopped server and waits until it accepts connections.
+    pub fn restart(&self) {
+        let log = std::fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
+        let mut postgres = self.program("postgres");
+        postgres.arg("-D").arg(self.path("data")).arg("-k").arg(self.folder.path());
+        // Nothing that it writes has to survive a power failure.
+        for setting in ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=60"] {
+            postgres.args(["-c", setting]);
+        }
+        self.settings.iter().for_each(|setting| drop(postgres.args(["-c", setting])));
+        postgres.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        *self.process.lock().unwrap() = Some(postgres.spawn().unwrap());
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !self.psql("postgres", "SELECT 1").status.success() {
+            assert!(Instant::now() < deadline, "PostgreSQL does not start: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Stops the server: with `INT` it disconnects all clients, with `QUIT` it leaves recovery to the next start.
+    pub fn stop(&self, signal: Signal) {
+        let mut process = self.process.lock().unwrap().take().unwrap();
+        kill_process(Pid::from_child(&process), signal).unwrap();
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while process.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "PostgreSQL does not stop: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Creates an empty database and returns its name.
+    pub fn create_database(&self) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        self.execute("postgres", &format!("CREATE DATABASE {name}"));
+        name
+    }
+
+    /// Returns the address of a database.
+    pub fn address(&self, database: &str) -> String {
+        format!("postgres:///{database}?host={}&user={USER}", self.folder.path().display())
+    }
+
+    /// Executes SQL and returns the values of the result, a row per line.
+    pub fn execute(&self, database: &str, sql: &str) -> String {
+        let output = self.psql(database, sql);
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    fn psql(&self, database: &str, sql: &str) -> std::process::Output {
+        let mut psql = self.program("psql");
+        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]);
+        psql.args(["--username", USER, "--dbname", database, "--command", sql]);
+        psql.arg("--host").arg(self.folder.path()).output().unwrap()
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new(self.programs.join(name));
+        command.current_dir(self.folder.path()).env_clear().env("LC_ALL", "C");
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        let Some(process) = self.process.get_mut().ok().and_then(Option::as_mut) else { return };
+        // Its children exit when it does.
+        let _ = kill_process(Pid::from_child(process), Signal::QUIT);
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while process.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+}
+
+/// Returns the folder with the programs of the newest installed version.
+fn find_programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir(DEBIAN_FOLDER).ok()?.flatten();
+    let programs = versions.map(|version| version.path().join("bin"));
+    programs.filter(|programs| programs.join("postgres").exists()).max_by_key(|programs| version_of(programs))
+}
+
+fn version_of(programs: &Path) -> Option<u32> {
+    programs.parent()?.file_name()?.to_str()?.parse().ok()
+}
+
+/// A database of its own on the shared server.
+pub struct TestDatabase {
+    server: Arc<PostgresServer>,
+    name: String,
+}
+
+impl TestDatabase {
+    /// Creates an empty database. `None` as for [`PostgresServer::shared`].
+    pub fn create() -> Option<Self> {
+        PostgresServer::shared().map(Self::on)
+    }
+
+    /// Creates an empty database on a server.
+    pub fn on(server: Arc<PostgresServer>) -> Self {
+        let name = server.create_database();
+        Self { server, name }
+    }
+
+    /// Returns its address.
+    pub fn address(&self) -> String {
+        self.server.address(&self.name)
+    }
+
+    /// Executes SQL, unnoticed by the stores.
+    pub fn execute(&self, sql: &str) -> String {
+        self.server.execute(&self.name, sql)
+    }
+
+    /// Returns its server.
+    pub fn server(&self) -> &PostgresServer {
+        &self.server
+    }
+}

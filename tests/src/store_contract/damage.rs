@@ -1,0 +1,74 @@
+//! Cases of rows that a disk or another program has damaged: a typed error that names the event, never a skipped one.
+
+use engine::events::{EventStore as _, StoreError};
+use protocol::EventId;
+
+use super::{SqlBackend, conversation, event, events, log};
+
+/// Returns the event that is reported as damaged after `sql`, and the cause.
+async fn damage(backend: &dyn SqlBackend, sql: &str) -> (u64, String) {
+    let (store, a) = (backend.open().await, conversation("a"));
+    store.remove(&a).await.unwrap();
+    store.append(&a, &events(0..5)).await.unwrap();
+    backend.execute(sql);
+    assert_eq!(store.read(&a, EventId(0), 3).await.unwrap(), events(0..3)); // undamaged events can be read
+    match store.read(&a, EventId(2), 10).await {
+        Err(StoreError::Damaged { conversation, id, source }) if conversation == a => {
+            (id.0, source.to_string())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn read_fails_when_a_row_is_no_json(backend: &dyn SqlBackend) {
+    let found = damage(backend, "UPDATE events SET json = substr(json, 1, 40) WHERE id = 3").await;
+    assert_eq!(found, (3, "its row holds no event".into()));
+}
+
+pub async fn read_fails_when_a_row_is_no_text(backend: &dyn SqlBackend) {
+    let sql = format!("UPDATE events SET json = {} WHERE id = 3", backend.invalid_utf8());
+    assert_eq!(damage(backend, &sql).await, (3, "its row holds no event".into()));
+}
+
+pub async fn read_fails_when_a_row_has_another_event(backend: &dyn SqlBackend) {
+    let sql = "UPDATE events SET json = (SELECT json FROM events WHERE id = 1) WHERE id = 3";
+    assert_eq!(damage(backend, sql).await, (3, "its row holds event 1".into()));
+}
+
+pub async fn read_fails_when_a_row_is_missing(backend: &dyn SqlBackend) {
+    for missing in [3, 4] {
+        let found = damage(backend, &format!("DELETE FROM events WHERE id = {missing}")).await;
+        assert_eq!(found, (missing, "its row is missing".into()));
+    }
+}
+
+pub async fn only_one_append_fails_when_its_row_exists(backend: &dyn SqlBackend) {
+    let store = backend.open().await;
+    let (bad, good) = (conversation("bad"), conversation("good"));
+    store.append(&bad, &events(0..1)).await.unwrap();
+    backend.execute("INSERT INTO events (conversation, id, json) SELECT conversation, 2, json FROM events");
+    let (rejected, next) = (events(1..3), [event(0)]);
+    let (rejected, appended) = tokio::join!(store.append(&bad, &rejected), store.append(&good, &next));
+    assert!(matches!(rejected, Err(StoreError::Storage { .. })), "{rejected:?}");
+    appended.unwrap();
+    assert_eq!(log(&*store, &bad).await, events(0..1));
+    assert_eq!(log(&*store, &good).await, events(0..1));
+}
+
+pub async fn damaged_entry_is_named_and_the_others_are_listed(backend: &dyn SqlBackend) {
+    let store = backend.open().await;
+    for name in ["a", "b", "c", "d"] {
+        store.append(&conversation(name), &events(0..1)).await.unwrap();
+    }
+    backend.execute(
+        "UPDATE conversations SET id = '../b' WHERE id = 'b';
+         UPDATE conversations SET events = -1 WHERE id = 'c';
+         UPDATE conversations SET created_at = 'yesterday' WHERE id = 'd'",
+    );
+    let list = store.conversations().await.unwrap();
+    let ids: Vec<_> = list.conversations.into_iter().map(|summary| summary.id).collect();
+    assert_eq!(ids, [conversation("a")]);
+    let mut damaged: Vec<_> = list.damaged.iter().map(ToString::to_string).collect();
+    damaged.sort();
+    assert_eq!(damaged, ["../b", "c", "d"].map(|id| format!("the entry of conversation {id:?} is damaged")));
+}

@@ -1,0 +1,125 @@
+//! The contract of event stores, as cases that run on each of them.
+//!
+//! A case receives a [`StoreBackend`] without conversations. `store_contract!` generates a test per case,
+//! `stored_damage_contract!` a test per case about damaged rows, for stores in an SQL database.
+
+pub mod append;
+pub mod content;
+pub mod damage;
+pub mod list;
+pub mod memory;
+pub mod postgres;
+pub mod read;
+pub mod sharing;
+pub mod sqlite;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use engine::events::{EventStore, StoreError};
+use protocol::{ConversationId, Event, EventId};
+use serde_json::json;
+
+/// A kind of store under test, with its own empty data.
+#[async_trait]
+pub trait StoreBackend: Send + Sync {
+    /// Opens a store on the data, as another process would.
+    async fn open(&self) -> Arc<dyn EventStore>;
+}
+
+/// A store in an SQL database with the tables `conversations` and `events`.
+pub trait SqlBackend: StoreBackend {
+    /// Executes SQL, unnoticed by the stores.
+    fn execute(&self, sql: &str);
+
+    /// Returns an SQL expression for stored JSON that is not UTF-8.
+    fn invalid_utf8(&self) -> &'static str;
+}
+
+/// Generates a test for every case of the contract on `$backend`. No case can be skipped.
+#[macro_export]
+macro_rules! store_contract {
+    ($backend:expr) => {
+        $crate::store_contract!($backend;
+            append::appended_events_are_read_in_order,
+            append::append_is_rejected_when_ids_do_not_continue,
+            append::rejected_append_leaves_nothing,
+            append::no_conversation_exists_when_first_append_is_rejected,
+            append::many_conversations_append_concurrently,
+            append::one_of_concurrent_appends_of_the_same_id_succeeds,
+            sharing::append_of_another_handle_is_read,
+            sharing::one_append_succeeds_when_two_handles_append_the_same_id,
+            sharing::handles_can_be_opened_concurrently,
+            read::reader_follows_by_cursor,
+            read::limits_of_a_page_may_be_extreme,
+            read::unknown_conversation_is_empty,
+            content::text_is_stored_exactly,
+            content::numbers_and_order_of_keys_are_stored_exactly,
+            content::large_events_are_stored,
+            list::list_is_sorted_by_latest_event,
+            list::removed_conversation_is_gone_with_its_events,
+            list::removal_is_idempotent,
+        );
+    };
+    ($backend:expr; $($module:ident::$case:ident,)*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            if let Some(backend) = $backend {
+                $crate::store_contract::$module::$case(&backend).await;
+            }
+        })*
+    };
+}
+
+/// Generates a test for every case about damaged rows on `$backend`.
+#[macro_export]
+macro_rules! stored_damage_contract {
+    ($backend:expr) => {
+        $crate::store_contract!($backend;
+            damage::read_fails_when_a_row_is_no_json,
+            damage::read_fails_when_a_row_is_no_text,
+            damage::read_fails_when_a_row_has_another_event,
+            damage::read_fails_when_a_row_is_missing,
+            damage::only_one_append_fails_when_its_row_exists,
+            damage::damaged_entry_is_named_and_the_others_are_listed,
+        );
+    };
+}
+
+/// Returns the id of a conversation.
+pub fn conversation(name: &str) -> ConversationId {
+    name.parse().unwrap()
+}
+
+/// Returns an event. Its timestamp has the id as seconds.
+pub fn event(id: u64) -> Event {
+    event_with(id, &format!("hello {id}, größer \u{1f9e4}"))
+}
+
+/// Returns an event with this text.
+pub fn event_with(id: u64, content: &str) -> Event {
+    Event::from_value(&json!({
+        "id": id,
+        "timestamp": format!("2025-10-03T12:00:{:02}.000000", id % 60),
+        "source": "user",
+        "action": "message",
+        "args": { "content": content, "image_urls": null, "wait_for_response": false },
+    }))
+    .unwrap()
+}
+
+/// Returns the events with these ids.
+pub fn events(ids: Range<u64>) -> Vec<Event> {
+    ids.map(event).collect()
+}
+
+/// Returns the whole log of a conversation.
+pub async fn log(store: &dyn EventStore, conversation: &ConversationId) -> Vec<Event> {
+    store.read(conversation, EventId::FIRST, usize::MAX).await.unwrap()
+}
+
+/// Checks that an append failed because of its ids.
+pub fn assert_out_of_order(result: Result<(), StoreError>) {
+    assert!(matches!(result, Err(StoreError::OutOfOrder { .. })), "{result:?}");
+}

@@ -1,0 +1,38 @@
+//! The PostgreSQL store under test, in a database of its own.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use engine::events::EventStore;
+use storage::PostgresStore;
+use storage::postgres::PostgresOptions;
+
+use super::{SqlBackend, StoreBackend};
+use crate::postgres::TestDatabase;
+
+/// Stores in one database.
+pub struct PostgresBackend(TestDatabase);
+
+impl PostgresBackend {
+    /// Creates an empty database. `None` if PostgreSQL is not installed; with `CI=true` that is a failure.
+    pub fn create() -> Option<Self> {
+        TestDatabase::create().map(Self)
+    }
+}
+
+#[async_trait]
+impl StoreBackend for PostgresBackend {
+    async fn open(&self) -> Arc<dyn EventStore> {
+        Arc::new(PostgresStore::open(&self.0.address(), PostgresOptions::default()).await.unwrap())
+    }
+}
+
+impl SqlBackend for PostgresBackend {
+    fn execute(&self, sql: &str) {
+        self.0.execute(sql);
+    }
+
+    fn invalid_utf8(&self) -> &'static str {
+        r"'\xff'::bytea"
+    }
+}

@@ -1,0 +1,36 @@
+//! Cases of reads by cursor.
+
+use engine::events::EventStore as _;
+use protocol::EventId;
+
+use super::{StoreBackend, conversation, events};
+
+pub async fn reader_follows_by_cursor(backend: &dyn StoreBackend) {
+    let (store, a) = (backend.open().await, conversation("a"));
+    store.append(&a, &events(0..10)).await.unwrap();
+    for (from, expected) in [(0, 0..4), (4, 4..8), (8, 8..10), (10, 10..10), (11, 11..11)] {
+        assert_eq!(store.read(&a, EventId(from), 4).await.unwrap(), events(expected), "from {from}");
+    }
+}
+
+pub async fn limits_of_a_page_may_be_extreme(backend: &dyn StoreBackend) {
+    let (store, a) = (backend.open().await, conversation("a"));
+    store.append(&a, &events(0..10)).await.unwrap();
+    assert_eq!(store.read(&a, EventId(3), 0).await.unwrap(), []);
+    assert_eq!(store.read(&a, EventId(3), usize::MAX).await.unwrap(), events(3..10));
+    for from in [i64::MAX.unsigned_abs(), i64::MAX.unsigned_abs() + 1, u64::MAX] {
+        assert_eq!(store.read(&a, EventId(from), usize::MAX).await.unwrap(), []);
+        assert_eq!(store.read(&a, EventId(from), 1).await.unwrap(), []);
+    }
+}
+
+pub async fn unknown_conversation_is_empty(backend: &dyn StoreBackend) {
+    let store = backend.open().await;
+    store.append(&conversation("a"), &events(0..1)).await.unwrap();
+    // Differs in case only, and is a prefix.
+    for unknown in ["A", "a.", "unknown"] {
+        assert_eq!(store.read(&conversation(unknown), EventId::FIRST, 4).await.unwrap(), []);
+        store.remove(&conversation(unknown)).await.unwrap();
+    }
+    assert_eq!(store.conversations().await.unwrap().conversations.len(), 1);
+}
