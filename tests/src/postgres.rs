@@ -21,7 +21,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Name of the superuser.
-const USER: &str = "glovebox";
+pub const USER: &str = "glovebox";
+
+/// Port of which the socket's name is derived.
+const DEFAULT_PORT: u16 = 5432;
 
 /// Where Debian has the programs of each version.
 const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
@@ -30,6 +33,7 @@ const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
 pub struct PostgresServer {
     folder: TempDir,
     programs: PathBuf,
+    port: u16,
     settings: Vec<String>,
     process: Mutex<Option<Child>>,
 }
@@ -50,11 +54,12 @@ impl PostgresServer {
 
     /// Starts a server that a test can stop. `None` as for [`shared`](Self::shared).
     pub fn start() -> Option<Self> {
-        Self::start_with(|_| Vec::new())
+        Self::start_with(DEFAULT_PORT, |_| Vec::new())
     }
 
-    /// Starts a server with additional settings, such as `port=5432`. They may refer to files in the server's folder.
-    pub fn start_with(settings: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
+    /// Starts a server with additional settings. They may refer to files that `settings` creates in the server's folder. Without
+    /// them the port is only part of the name of its socket.
+    pub fn start_with(port: u16, settings: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
         let Some(programs) = find_programs() else {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no PostgreSQL on a build machine");
             println!("skipped: no PostgreSQL in {DEBIAN_FOLDER}");
@@ -66,7 +71,7 @@ impl PostgresServer {
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         }
         let settings = settings(folder.path());
-        let server = Self { folder, programs, settings, process: Mutex::new(None) };
+        let server = Self { folder, programs, port, settings, process: Mutex::new(None) };
         server.initialize();
         server.restart();
         Some(server)
@@ -85,16 +90,20 @@ impl PostgresServer {
         let log = std::fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
         let mut postgres = self.program("postgres");
         postgres.arg("-D").arg(self.path("data")).arg("-k").arg(self.folder.path());
+        postgres.args(["-p", &self.port.to_string()]);
         // Nothing that it writes has to survive a power failure.
         for setting in ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=60"] {
             postgres.args(["-c", setting]);
         }
-        self.settings.iter().for_each(|setting| drop(postgres.args(["-c", setting])));
+        for setting in &self.settings {
+            postgres.args(["-c", setting]);
+        }
         postgres.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         *self.process.lock().unwrap() = Some(postgres.spawn().unwrap());
         let deadline = Instant::now() + START_TIMEOUT;
         while !self.psql("postgres", "SELECT 1").status.success() {
-            assert!(Instant::now() < deadline, "PostgreSQL does not start: {}", self.log());
+            let has_exited = self.process.lock().unwrap().as_mut().unwrap().try_wait().unwrap().is_some();
+            assert!(!has_exited && Instant::now() < deadline, "PostgreSQL does not start: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -120,7 +129,13 @@ impl PostgresServer {
 
     /// Returns the address of a database.
     pub fn address(&self, database: &str) -> String {
-        format!("postgres:///{database}?host={}&user={USER}", self.folder.path().display())
+        let (folder, port) = (self.folder.path().display(), self.port);
+        format!("postgres:///{database}?host={folder}&port={port}&user={USER}")
+    }
+
+    /// Returns the path of its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.path(&format!(".s.PGSQL.{}", self.port))
     }
 
     /// Executes SQL and returns the values of the result, a row per line.
@@ -134,7 +149,7 @@ impl PostgresServer {
         let mut psql = self.program("psql");
         psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]);
         psql.args(["--username", USER, "--dbname", database, "--command", sql]);
-        psql.arg("--host").arg(self.folder.path()).output().unwrap()
+        psql.args(["--port", &self.port.to_string()]).arg("--host").arg(self.folder.path()).output().unwrap()
     }
 
     fn program(&self, name: &str) -> Command {
@@ -211,5 +226,10 @@ impl TestDatabase {
     /// Returns its server.
     pub fn server(&self) -> &PostgresServer {
         &self.server
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 }

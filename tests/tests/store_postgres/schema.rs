@@ -1,0 +1,76 @@
+//! Opening a database: its schema, and errors that name it.
+
+use std::error::Error as _;
+
+use engine::events::EventStore as _;
+use storage::PostgresStore;
+use storage::postgres::{PostgresOpenError, PostgresOptions};
+use tests::postgres::TestDatabase;
+use tests::store_contract::{conversation, events, log};
+
+use super::{acquire, host};
+
+async fn open_error(address: &str) -> PostgresOpenError {
+    PostgresStore::open(address, PostgresOptions::default()).await.err().unwrap()
+}
+
+#[tokio::test]
+async fn database_is_unchanged_when_its_version_is_newer() {
+    let Some(database) = TestDatabase::create() else { return };
+    host(&database).await.close().await;
+    database.execute("UPDATE glovebox_schema SET version = 1000");
+    let error = open_error(&database.address()).await;
+    assert!(matches!(error, PostgresOpenError::TooNew { found: 1000, .. }), "{error}");
+    assert_eq!(database.execute("SELECT version FROM glovebox_schema"), "1000");
+}
+
+#[tokio::test]
+async fn failed_migration_leaves_nothing() {
+    let Some(database) = TestDatabase::create() else { return };
+    database.execute("CREATE TABLE leases (of_another_program int)");
+    let error = open_error(&database.address()).await;
+    assert!(matches!(error, PostgresOpenError::Migrate { version: 1, .. }), "{error}");
+    let tables = "SELECT string_agg(tablename, ' ') FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(database.execute(tables), "leases");
+}
+
+/// An operator may migrate with one role and run hosts with another.
+#[tokio::test]
+async fn role_that_may_not_create_tables_can_use_a_migrated_database() {
+    let Some(database) = TestDatabase::create() else { return };
+    host(&database).await.close().await;
+    let role = format!("host_{}", std::process::id());
+    database.execute(&format!(
+        "CREATE ROLE {role} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}"
+    ));
+    let address = database.address().replace("user=glovebox", &format!("user={role}"));
+    let store = PostgresStore::open(&address, PostgresOptions::default()).await.unwrap();
+    let (lease, a) = (acquire(&store, "a").await, conversation("a"));
+    store.append(&a, &events(0..2)).await.unwrap();
+    assert_eq!(log(&store, &a).await, events(0..2));
+    store.remove(&a).await.unwrap();
+    drop(lease);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn errors_name_the_database_but_not_its_password() {
+    let error = open_error("postgres://user:secret@127.0.0.1:notaport/name").await;
+    assert!(matches!(error, PostgresOpenError::Address(_)), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("postgres://user:secret@/name?host={}", folder.path().display());
+    let error = open_error(&address).await;
+    assert_eq!(
+        error.to_string(),
+        format!("cannot connect to the database name at {}", folder.path().display())
+    );
+    let mut text = format!("{error:?}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!("{error} {error:?}"));
+        cause = error.source();
+    }
+    assert!(!text.contains("secret"), "{text}");
+}
