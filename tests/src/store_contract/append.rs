@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use engine::events::EventStore as _;
 use protocol::EventId;
 
 use super::{StoreBackend, assert_out_of_order, conversation, event, events, log};
 
+/// Events of several appends are one log; an empty append is none.
 pub async fn appended_events_are_read_in_order(backend: &dyn StoreBackend) {
     let (store, a) = (backend.open().await, conversation("a"));
     store.append(&a, &events(0..2)).await.unwrap();
@@ -15,6 +15,7 @@ pub async fn appended_events_are_read_in_order(backend: &dyn StoreBackend) {
     assert_eq!(log(&*store, &a).await, events(0..3));
 }
 
+/// An append before, within or beyond the end of the log is rejected, and the next one that follows succeeds.
 pub async fn append_is_rejected_when_ids_do_not_continue(backend: &dyn StoreBackend) {
     let (store, a) = (backend.open().await, conversation("a"));
     store.append(&a, &events(0..3)).await.unwrap();
@@ -26,6 +27,7 @@ pub async fn append_is_rejected_when_ids_do_not_continue(backend: &dyn StoreBack
     assert_eq!(log(&*store, &a).await, events(0..4));
 }
 
+/// An append with a wrong id in the middle leaves none of its events.
 pub async fn rejected_append_leaves_nothing(backend: &dyn StoreBackend) {
     let (store, a) = (backend.open().await, conversation("a"));
     store.append(&a, &events(0..2)).await.unwrap();
@@ -37,6 +39,7 @@ pub async fn rejected_append_leaves_nothing(backend: &dyn StoreBackend) {
     assert_eq!(store.conversations().await.unwrap().conversations[0].events, 2);
 }
 
+/// A rejected first append creates no conversation.
 pub async fn no_conversation_exists_when_first_append_is_rejected(backend: &dyn StoreBackend) {
     let store = backend.open().await;
     let error = store.append(&conversation("a"), &[event(1)]).await.unwrap_err();
@@ -44,6 +47,7 @@ pub async fn no_conversation_exists_when_first_append_is_rejected(backend: &dyn 
     assert_eq!(store.conversations().await.unwrap().conversations, []);
 }
 
+/// Concurrent appends of many conversations, of which half are rejected, do not affect each other.
 pub async fn many_conversations_append_concurrently(backend: &dyn StoreBackend) {
     const CONVERSATIONS: usize = 20;
     let store = backend.open().await;
@@ -68,6 +72,7 @@ pub async fn many_conversations_append_concurrently(backend: &dyn StoreBackend) 
     }
 }
 
+/// Of two concurrent appends of the same id on one handle, one succeeds.
 pub async fn one_of_concurrent_appends_of_the_same_id_succeeds(backend: &dyn StoreBackend) {
     let (store, a) = (backend.open().await, conversation("a"));
     for next in 0..50 {

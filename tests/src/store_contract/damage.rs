@@ -1,6 +1,6 @@
 //! Cases of rows that a disk or another program has damaged: a typed error that names the event, never a skipped one.
 
-use engine::events::{EventStore as _, StoreError};
+use engine::events::StoreError;
 use protocol::EventId;
 
 use super::{SqlBackend, conversation, event, events, log};
@@ -20,21 +20,25 @@ async fn damage(backend: &dyn SqlBackend, sql: &str) -> (u64, String) {
     }
 }
 
+/// A truncated row is reported.
 pub async fn read_fails_when_a_row_is_no_json(backend: &dyn SqlBackend) {
     let found = damage(backend, "UPDATE events SET json = substr(json, 1, 40) WHERE id = 3").await;
     assert_eq!(found, (3, "its row holds no event".into()));
 }
 
+/// A row that is not UTF-8 is reported as damage of its event.
 pub async fn read_fails_when_a_row_is_no_text(backend: &dyn SqlBackend) {
     let sql = format!("UPDATE events SET json = {} WHERE id = 3", backend.invalid_utf8());
     assert_eq!(damage(backend, &sql).await, (3, "its row holds no event".into()));
 }
 
+/// A row with another event than its key says is reported.
 pub async fn read_fails_when_a_row_has_another_event(backend: &dyn SqlBackend) {
     let sql = "UPDATE events SET json = (SELECT json FROM events WHERE id = 1) WHERE id = 3";
     assert_eq!(damage(backend, sql).await, (3, "its row holds event 1".into()));
 }
 
+/// A missing row, also the last one, is reported.
 pub async fn read_fails_when_a_row_is_missing(backend: &dyn SqlBackend) {
     for missing in [3, 4] {
         let found = damage(backend, &format!("DELETE FROM events WHERE id = {missing}")).await;
@@ -42,6 +46,7 @@ pub async fn read_fails_when_a_row_is_missing(backend: &dyn SqlBackend) {
     }
 }
 
+/// A row beyond the end of a log makes only appends to that log fail.
 pub async fn only_one_append_fails_when_its_row_exists(backend: &dyn SqlBackend) {
     let store = backend.open().await;
     let (bad, good) = (conversation("bad"), conversation("good"));
@@ -55,6 +60,7 @@ pub async fn only_one_append_fails_when_its_row_exists(backend: &dyn SqlBackend)
     assert_eq!(log(&*store, &good).await, events(0..1));
 }
 
+/// Entries with an invalid id, number or time are listed as damaged.
 pub async fn damaged_entry_is_named_and_the_others_are_listed(backend: &dyn SqlBackend) {
     let store = backend.open().await;
     for name in ["a", "b", "c", "d"] {

@@ -1,10 +1,11 @@
 //! Cases of the list of conversations, and of removal.
 
-use engine::events::{ConversationSummary, EventStore as _};
+use engine::events::ConversationSummary;
 use protocol::Timestamp;
 
 use super::{StoreBackend, conversation, events, log};
 
+/// Conversations are listed with their times, the latest first.
 pub async fn list_is_sorted_by_latest_event(backend: &dyn StoreBackend) {
     let store = backend.open().await;
     store.append(&conversation("old"), &events(0..2)).await.unwrap();
@@ -29,6 +30,7 @@ pub async fn list_is_sorted_by_latest_event(backend: &dyn StoreBackend) {
     assert!(list.damaged.is_empty());
 }
 
+/// A removed conversation leaves nothing, and its id can be used again.
 pub async fn removed_conversation_is_gone_with_its_events(backend: &dyn StoreBackend) {
     let store = backend.open().await;
     let (removed, kept) = (conversation("removed"), conversation("kept"));
@@ -44,6 +46,7 @@ pub async fn removed_conversation_is_gone_with_its_events(backend: &dyn StoreBac
     assert_eq!(log(&*store, &removed).await, events(0..1));
 }
 
+/// An unknown and a removed conversation can be removed.
 pub async fn removal_is_idempotent(backend: &dyn StoreBackend) {
     let (store, a) = (backend.open().await, conversation("a"));
     store.remove(&a).await.unwrap();

@@ -1,10 +1,10 @@
 //! Cases of reads by cursor.
 
-use engine::events::EventStore as _;
 use protocol::EventId;
 
 use super::{StoreBackend, conversation, events};
 
+/// Pages follow each other up to the end of the log.
 pub async fn reader_follows_by_cursor(backend: &dyn StoreBackend) {
     let (store, a) = (backend.open().await, conversation("a"));
     store.append(&a, &events(0..10)).await.unwrap();
@@ -13,6 +13,7 @@ pub async fn reader_follows_by_cursor(backend: &dyn StoreBackend) {
     }
 }
 
+/// Neither the limit nor the start overflows.
 pub async fn limits_of_a_page_may_be_extreme(backend: &dyn StoreBackend) {
     let (store, a) = (backend.open().await, conversation("a"));
     store.append(&a, &events(0..10)).await.unwrap();
@@ -24,6 +25,7 @@ pub async fn limits_of_a_page_may_be_extreme(backend: &dyn StoreBackend) {
     }
 }
 
+/// Ids are compared exactly, and an unknown one is an empty log.
 pub async fn unknown_conversation_is_empty(backend: &dyn StoreBackend) {
     let store = backend.open().await;
     store.append(&conversation("a"), &events(0..1)).await.unwrap();

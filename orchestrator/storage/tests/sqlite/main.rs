@@ -1,10 +1,9 @@
-//! Tests of the SQLite store through its public interface: logs, damaged rows, shared files, crashes.
+//! The SQLite store as its users see it: its file, damage, dying. The contract of all stores is tested in `tests`.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod crash;
 mod damage;
-mod fixture;
 mod logs;
 mod rate;
-mod sharing;
+mod fixture;
