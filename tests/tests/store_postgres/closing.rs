@@ -32,3 +32,16 @@ async fn leases_are_released_when_the_store_is_closed() {
     assert!(other.leases().expired().await.unwrap().is_empty());
     assert!(matches!(one.append(&conversation("a"), &[event(0)]).await, Err(StoreError::Storage { .. })));
 }
+
+/// The conversation was running: other hosts find it when the lease has expired.
+#[tokio::test]
+async fn held_lease_is_lost_but_not_released_when_the_store_is_closed() {
+    let Some(database) = TestDatabase::create() else { return };
+    let (one, other) = (host(&database).await, host(&database).await);
+    let lease = acquire(&one, "a").await;
+    one.close().await;
+    assert!(lease.lost().is_cancelled());
+    drop(lease);
+    drop(one);
+    assert_eq!(other.leases().held().await.unwrap(), [conversation("a")].into());
+}

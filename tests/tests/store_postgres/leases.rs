@@ -105,6 +105,35 @@ async fn leases_are_renewed() {
     }
 }
 
+/// Renewals and groups of appends lock many leases, and do so in the same order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_and_appends_do_not_deadlock() {
+    const CONVERSATIONS: usize = 60;
+    let Some(database) = TestDatabase::create() else { return };
+    let timing = LeaseTiming { renewal_interval: Duration::from_micros(100), ..FREQUENT_RENEWALS };
+    let one = Arc::new(host_with(&database, timing).await);
+    let mut leases = Vec::new();
+    // Not in the order of their ids, which is that of the rows otherwise.
+    for number in 0..CONVERSATIONS {
+        leases.push(acquire(&one, &format!("c{}", number * 37 % CONVERSATIONS)).await);
+    }
+    let appending = leases.iter().map(|lease| {
+        let (store, own) = (Arc::clone(&one), lease.conversation().clone());
+        tokio::spawn(async move {
+            for next in 0..30 {
+                store.append(&own, &[event(next)]).await.unwrap();
+            }
+        })
+    });
+    for task in appending.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    assert!(leases.iter().all(|lease| !lease.lost().is_cancelled()));
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    one.close().await; // sessions report their statistics when they end
+    assert_eq!(database.execute(deadlocks), "0");
+}
+
 #[tokio::test]
 async fn lease_is_lost_when_it_expired_before_its_renewal() {
     let Some(database) = TestDatabase::create() else { return };

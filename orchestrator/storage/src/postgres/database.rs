@@ -46,8 +46,8 @@ pub(super) enum DatabaseError {
     /// The server rejected the statement. Nothing was changed.
     #[error("PostgreSQL rejected the statement")]
     Rejected(#[source] Error),
-    /// The connection broke. It is unknown whether the statement was executed.
-    #[error("the connection to PostgreSQL broke")]
+    /// The connection broke, or the response is malformed. It is unknown whether the statement was executed.
+    #[error("cannot receive the response of PostgreSQL")]
     Interrupted(#[source] Error),
     /// The server did not respond. It is unknown whether the statement was executed.
     #[error("PostgreSQL did not respond within {} s", .0.as_secs())]
@@ -58,6 +58,11 @@ impl DatabaseError {
     /// Whether the statement may have been executed.
     pub(super) fn is_result_unknown(&self) -> bool {
         matches!(self, Self::Interrupted(_) | Self::Unresponsive(_))
+    }
+
+    /// Whether the server rejected the content of the statement, rather than cancelled it at its time limit.
+    pub(super) fn is_rejection(&self) -> bool {
+        matches!(self, Self::Rejected(error) if error.code() != Some(&SqlState::QUERY_CANCELED))
     }
 }
 

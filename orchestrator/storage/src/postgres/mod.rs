@@ -1,4 +1,4 @@
-//! Event store of several hosts: all conversations in one PostgreSQL database.
+//! Event store of several hosts: all conversations in one PostgreSQL database, version 12 or later.
 //!
 //! One task writes: it commits the queued appends of all conversations of this process together. Readers have a pool of their
 //! own, so that slow reads delay neither appends nor renewals of leases. An event that [`append`](EventStore::append) has

@@ -67,6 +67,7 @@ impl Wakeups {
                 error = &error as &dyn std::error::Error,
                 "cannot listen for appends of other hosts"
             );
+            self.subscribed(); // so that the map stays small while the server is unavailable
             sleep(RECONNECT_DELAY).await;
         }
     }
@@ -85,20 +86,23 @@ impl Wakeups {
         }
     }
 
-    /// Reads the ends of the subscribed logs, and forgets subscriptions without a receiver. The connection is that of the
+    /// Reads the ends of the subscribed logs. The connection is that of the
     /// notifications, so that a later notification is received after the response.
     async fn poll(&self, client: &Client) -> Result<(), DatabaseError> {
-        let subscribed: Vec<String> = {
-            let mut ends = self.ends();
-            ends.retain(|_, end| end.receiver_count() > 0);
-            ends.keys().cloned().collect()
-        };
+        let subscribed = self.subscribed();
         // Even if there are none: the query detects a broken connection.
         for row in client.query(ENDS, &[&subscribed]).await? {
             let end: i64 = row.try_get(1)?;
             self.advance(row.try_get(0)?, EventId(end.unsigned_abs()));
         }
         Ok(())
+    }
+
+    /// Returns the subscribed conversations. Forgets those without a receiver.
+    fn subscribed(&self) -> Vec<String> {
+        let mut ends = self.ends();
+        ends.retain(|_, end| end.receiver_count() > 0);
+        ends.keys().cloned().collect()
     }
 
     fn on_notification(&self, notification: &Notification) {

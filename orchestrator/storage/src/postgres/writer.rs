@@ -86,7 +86,7 @@ async fn run(
 async fn write(database: &Database, host: Uuid, group: &[&FencedBatch]) -> Vec<AppendResult> {
     match append::write(database, host, group).await {
         Ok(results) => results,
-        Err(DatabaseError::Rejected(error)) if group.len() > 1 => {
+        Err(error) if error.is_rejection() && group.len() > 1 => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "a group of appends was rejected: writing each on its own"

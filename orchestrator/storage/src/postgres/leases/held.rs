@@ -122,13 +122,21 @@ impl HeldLeases {
 
     /// Marks the leases as lost that were not renewed in time.
     pub(super) fn lose_expired(&self, now: Instant) {
-        let table = self.table();
-        for (conversation, state) in &table.leases {
+        for (conversation, state) in &self.table().leases {
             if let LeaseState::Held { valid_until, lost, generation } = state
                 && *valid_until <= now
                 && !lost.is_cancelled()
             {
                 tracing::warn!(%conversation, generation, "the lease is lost: it was not renewed in time");
+                lost.cancel();
+            }
+        }
+    }
+
+    /// Marks all leases as lost, because they are no longer renewed.
+    pub(super) fn lose_all(&self) {
+        for state in self.table().leases.values() {
+            if let LeaseState::Held { lost, .. } = state {
                 lost.cancel();
             }
         }

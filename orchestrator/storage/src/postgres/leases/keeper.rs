@@ -17,13 +17,15 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// Time to release leases when the store is closed.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs until `stop`, then releases what is left to release.
+/// Runs until `stop`, then releases what is left to release. Leases that are still held then are lost. They are not released:
+/// their conversations were running, and other hosts find them when they expire.
 pub(super) async fn run(leases: Leases, stop: CancellationToken) {
     let work = async { tokio::join!(renew_repeatedly(&leases), watch(&leases), release_repeatedly(&leases)) };
     stop.run_until_cancelled(work).await;
     if timeout(RELEASE_TIMEOUT, release(&leases)).await.is_err() {
         tracing::warn!("leases were not released in time: they expire");
     }
+    leases.held.lose_all();
 }
 
 async fn renew_repeatedly(leases: &Leases) {

@@ -22,17 +22,31 @@ const ACQUIRE: &str = "
         WHERE held.expires_at <= clock_timestamp() OR held.host = excluded.host
     RETURNING generation";
 
-/// Extends the leases that have neither expired nor been taken over.
+/// Extends the leases that have neither expired nor been taken over. Locks them in the order in which appends do.
 const RENEW: &str = "
+    WITH mine AS MATERIALIZED (
+        SELECT leases.conversation, leases.generation
+        FROM leases JOIN unnest($2::text[], $3::bigint[]) AS held (conversation, generation)
+            USING (conversation, generation)
+        WHERE leases.host = $1 AND leases.expires_at > clock_timestamp()
+        ORDER BY leases.conversation
+        FOR NO KEY UPDATE OF leases
+    )
     UPDATE leases SET expires_at = clock_timestamp() + make_interval(secs => $4)
-    FROM unnest($2::text[], $3::bigint[]) AS mine (conversation, generation)
-    WHERE leases.conversation = mine.conversation AND leases.generation = mine.generation
-        AND leases.host = $1 AND leases.expires_at > clock_timestamp()
+    FROM mine WHERE leases.conversation = mine.conversation
     RETURNING leases.conversation, leases.generation";
 
+/// Deletes the leases that have not been taken over. Locks them in the same order.
 const RELEASE: &str = "
-    DELETE FROM leases USING unnest($2::text[], $3::bigint[]) AS mine (conversation, generation)
-    WHERE leases.conversation = mine.conversation AND leases.generation = mine.generation AND leases.host = $1";
+    WITH mine AS MATERIALIZED (
+        SELECT leases.conversation
+        FROM leases JOIN unnest($2::text[], $3::bigint[]) AS held (conversation, generation)
+            USING (conversation, generation)
+        WHERE leases.host = $1
+        ORDER BY leases.conversation
+        FOR UPDATE OF leases
+    )
+    DELETE FROM leases USING mine WHERE leases.conversation = mine.conversation";
 
 const HELD: &str = "SELECT conversation FROM leases WHERE expires_at > clock_timestamp()";
 
