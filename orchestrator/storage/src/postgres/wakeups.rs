@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use protocol::{ConversationId, EventId};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use tokio_postgres::{Client, Notification};
+use tokio_postgres::{Client, Error, Notification};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,8 +25,8 @@ pub(super) const CHANNEL: &str = "glovebox_appends";
 /// Interval at which the ends of subscribed logs are read.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time to wait for the response to a poll.
-const POLL_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time to connect, and to wait for the response to a poll.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Delay after a connection that failed.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
@@ -76,19 +77,17 @@ impl Wakeups {
         &self,
         connector: &Connector,
     ) -> Result<std::convert::Infallible, DatabaseError> {
-        let (client, mut driver) = connector.open().await?;
-        client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+        let (client, mut driver) = bounded(connect(connector)).await?;
         loop {
-            let polled = timeout(POLL_TIMEOUT, self.poll(&client)).await;
-            polled.map_err(|_| DatabaseError::Unresponsive(POLL_TIMEOUT))??;
+            bounded(self.poll(&client)).await?;
             // Also notices that the connection broke, which ends its driver.
             let _ = timeout(POLL_INTERVAL, &mut driver).await;
         }
     }
 
-    /// Reads the ends of the subscribed logs. The connection is that of the
-    /// notifications, so that a later notification is received after the response.
-    async fn poll(&self, client: &Client) -> Result<(), DatabaseError> {
+    /// Reads the ends of the subscribed logs. The connection is that of the notifications, so that a later notification is received
+    /// after the response.
+    async fn poll(&self, client: &Client) -> Result<(), Error> {
         let subscribed = self.subscribed();
         // Even if there are none: the query detects a broken connection.
         for row in client.query(ENDS, &[&subscribed]).await? {
@@ -124,5 +123,20 @@ impl Wakeups {
 
     fn ends(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<EventId>>> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens a connection and listens on it.
+async fn connect(connector: &Connector) -> Result<(Client, JoinHandle<()>), Error> {
+    let (client, driver) = connector.open().await?;
+    client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+    Ok((client, driver))
+}
+
+/// Limits the time of an operation. A server that accepts connections may still not respond.
+async fn bounded<T>(operation: impl Future<Output = Result<T, Error>>) -> Result<T, DatabaseError> {
+    match timeout(RESPONSE_TIMEOUT, operation).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(DatabaseError::Unresponsive(RESPONSE_TIMEOUT)),
     }
 }
