@@ -7,7 +7,8 @@
 //! Hosts coordinate by [`Leases`]. [`subscribe`](PostgresStore::subscribe) wakes readers of logs that other hosts append to.
 //!
 //! After a restart of PostgreSQL the store connects again. Reads are repeated. An append whose connection broke fails, unless the
-//! log shows that it was committed; it is never written twice.
+//! log shows that it was committed; it is never sent twice. If the server remains unavailable, the append fails although it may
+//! have been committed: the log has the answer later.
 //!
 //! [`close`](PostgresStore::close) writes what is queued and releases dropped leases. Dropping the store lets its tasks do
 //! the same without waiting for them.
