@@ -7,5 +7,5 @@ pub(crate) fn failed(
     operation: &'static str,
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> StoreError {
-    StoreError::Storage { doing: operation, source: source.into() }
+    StoreError::Storage { operation, source: source.into() }
 }

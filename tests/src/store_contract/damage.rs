@@ -74,6 +74,10 @@ pub async fn damaged_entry_is_named_and_the_others_are_listed(backend: &dyn SqlB
     let list = store.conversations().await.unwrap();
     let ids: Vec<_> = list.conversations.into_iter().map(|summary| summary.id).collect();
     assert_eq!(ids, [conversation("a")]);
+    for name in ["c", "d"] {
+        let error = store.find(&conversation(name)).await.unwrap_err();
+        assert!(matches!(error, StoreError::DamagedEntry { .. }), "{error}");
+    }
     let mut damaged: Vec<_> = list.damaged.iter().map(ToString::to_string).collect();
     damaged.sort();
     assert_eq!(damaged, ["../b", "c", "d"].map(|id| format!("the entry of conversation {id:?} is damaged")));

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::events::{ConversationList, EventStore, StoreError};
+use engine::events::{ConversationList, ConversationSummary, EventStore, StoreError};
 use protocol::{ConversationId, Event, EventId};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -56,7 +56,7 @@ const WRITE_CONNECTIONS: usize = 4;
 /// Time to write the queue and to release leases when the store is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-const REMOVE: &str = "cannot remove a conversation";
+const REMOVE: &str = "remove a conversation";
 
 /// Event store in a PostgreSQL database.
 pub struct PostgresStore {
@@ -168,6 +168,10 @@ impl EventStore for PostgresStore {
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
         read::events(&self.reads, conversation, from, limit).await
+    }
+
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+        read::find(&self.reads, conversation).await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

@@ -25,7 +25,7 @@ const QUEUE_CAPACITY: usize = 256;
 /// Size at which a group is complete. A larger append is a group of its own.
 const MAX_GROUP_BYTES: usize = 4 << 20;
 
-const OPERATION: &str = "cannot append events";
+const OPERATION: &str = "append events";
 
 type AppendResult = Result<(), StoreError>;
 

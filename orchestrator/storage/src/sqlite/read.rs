@@ -102,16 +102,20 @@ pub(super) fn find(
     connection: &mut Connection,
     conversation: &ConversationId,
 ) -> Result<Option<ConversationSummary>, StoreError> {
-    find_summary(connection, conversation).map_err(|error| failed(READ_CONVERSATIONS, error))
+    let found = find_summary(connection, conversation).map_err(|error| failed(READ_CONVERSATIONS, error))?;
+    found.transpose().map_err(|source| StoreError::DamagedEntry {
+        conversation: conversation.to_string(),
+        source: Box::new(source),
+    })
 }
 
 fn find_summary(
     connection: &Connection,
     conversation: &ConversationId,
-) -> rusqlite::Result<Option<ConversationSummary>> {
+) -> rusqlite::Result<Option<rusqlite::Result<ConversationSummary>>> {
     connection
         .prepare_cached("SELECT id, events, created_at, last_updated_at FROM conversations WHERE id = ?1")?
-        .query_row([conversation.as_str()], parse_summary)
+        .query_row([conversation.as_str()], |row| Ok(parse_summary(row)))
         .optional()
 }
 

@@ -4,6 +4,6 @@
 
 mod crash;
 mod damage;
+mod fixture;
 mod logs;
 mod rate;
-mod fixture;

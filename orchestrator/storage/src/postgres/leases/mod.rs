@@ -28,8 +28,8 @@ use crate::failure::failed;
 pub(super) use held::Fence;
 use held::HeldLeases;
 
-const ACQUIRE: &str = "cannot acquire a lease";
-const LIST: &str = "cannot list leases";
+const ACQUIRE: &str = "acquire a lease";
+const LIST: &str = "list leases";
 
 /// Times of leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
