@@ -37,7 +37,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         }
         let mut deserializer = serde_json::Deserializer::from_slice(&body);
         let value = serde_path_to_error::deserialize(&mut deserializer)
-            .map_err(|error| ApiError::invalid(field_name(error.path()), error.inner()))?;
+            .map_err(|error| ApiError::invalid(field_name(error.path(), "body"), error.inner()))?;
         deserializer.end().map_err(|error| ApiError::invalid("body", error))?;
         Ok(Self(value))
     }
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
         let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
         serde_path_to_error::deserialize(pairs)
             .map(Self)
-            .map_err(|error| ApiError::invalid(field_name(error.path()), error.inner()))
+            .map_err(|error| ApiError::invalid(field_name(error.path(), "query"), error.inner()))
     }
 }
 
@@ -65,9 +65,10 @@ impl<S: Send + Sync> FromRequestParts<S> for ConversationPath {
     }
 }
 
-fn field_name(path: &serde_path_to_error::Path) -> String {
-    match path.to_string().as_str() {
-        "." => "body".to_owned(),
-        field => field.to_owned(),
+/// Returns the field that an error is about, or the name of the whole.
+fn field_name(path: &serde_path_to_error::Path, whole: &str) -> String {
+    match path.to_string() {
+        field if field == "." => whole.to_owned(),
+        field => field,
     }
 }

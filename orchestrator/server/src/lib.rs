@@ -7,6 +7,7 @@
 //! pages of other origins, so that a page in a browser cannot reach a server on the same machine.
 
 mod auth;
+mod connections;
 mod error;
 mod extract;
 mod origin;
@@ -17,7 +18,6 @@ mod stream;
 mod view;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use conversations::HostedConversations;
 use secrecy::SecretString;
@@ -26,9 +26,6 @@ use tokio_util::sync::CancellationToken;
 
 pub use origin::AllowedHosts;
 use state::ServerState;
-
-/// Time for open requests to end at shutdown.
-const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Settings of [`Server`].
 #[derive(Debug)]
@@ -65,26 +62,15 @@ impl Server {
 
     /// Serves requests until `shutdown` is cancelled. Then ends the streams, completes open requests within a grace period, and
     /// returns. The conversations keep running.
-    ///
-    /// # Errors
-    /// The listener failed.
-    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> std::io::Result<()> {
+    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
         let router = routes::router(Arc::clone(&self.state));
-        let ending = {
-            let (shutdown, streams) = (shutdown.clone(), self.state.streams.clone());
-            async move {
-                shutdown.cancelled().await;
-                streams.cancel();
-            }
+        let streams = self.state.streams.clone();
+        let ending = shutdown.clone();
+        // The streams end before the connections are waited for.
+        let end_streams = async move {
+            ending.cancelled().await;
+            streams.cancel();
         };
-        let serving = axum::serve(listener, router).with_graceful_shutdown(ending);
-        let late = async {
-            shutdown.cancelled().await;
-            tokio::time::sleep(SHUTDOWN_GRACE_PERIOD).await;
-        };
-        tokio::select! {
-            served = serving.into_future() => served,
-            () = late => Ok(()),
-        }
+        tokio::join!(connections::accept(router, listener, shutdown), end_streams);
     }
 }

@@ -83,12 +83,12 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));
     let resuming = resume_interrupted(&conversations);
     tokio::select! {
-        result = &mut serving => result?,
+        () = &mut serving => {}
         never = resuming => match never {},
         () = interrupts.next() => {
             shutdown.cancel();
             tokio::select! {
-                result = async { serving.await?; conversations.shut_down().await; anyhow::Ok(()) } => result?,
+                () = async { serving.await; conversations.shut_down().await; } => {}
                 () = interrupts.next() => return Ok(Exit::Interrupted),
             }
         }

@@ -2,8 +2,9 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::glovebox::{Home, bash, finish};
+use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
 use tests::host_server::{HostServer, is_state};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// Starts a server whose model finishes at once.
 fn start(home: &Home) -> HostServer {
@@ -76,6 +77,42 @@ async fn malformed_requests_name_their_field() {
     assert_eq!(server.send(Method::GET, "/api/conversations/a%2Fb/events", None).await.0, 400);
     assert_eq!(server.send(Method::POST, "/api/conversations/none/start", None).await.0, 404);
     assert_eq!(server.send(Method::GET, "/none", None).await.0, 404);
+}
+
+#[tokio::test]
+async fn concurrent_requests_to_one_conversation_are_in_order() {
+    let home = Home::new();
+    let server = start(&home);
+    let id = server.create("Finish.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    let path = format!("/api/conversations/{id}");
+    let change =
+        async |change: &str| server.send(Method::POST, &format!("{path}/{change}"), None).await.0.as_u16();
+    let requests = ["stop", "start", "stop", "start"].map(change);
+    assert_eq!(futures_util::future::join_all(requests).await, [200; 4]);
+    let (deleted, rest) =
+        tokio::join!(
+            server.send(Method::DELETE, &path, None),
+            futures_util::future::join_all((0..8).map(|_| async {
+                server.send(Method::POST, &format!("{path}/start"), None).await.0.as_u16()
+            }))
+        );
+    assert_eq!((deleted.0.as_u16(), deleted.1), (200, json!(true)));
+    assert!(rest.iter().all(|status| [200, 404].contains(status)), "{rest:?}");
+    assert_eq!(server.get(&path).await, Value::Null);
+}
+
+#[tokio::test]
+async fn head_of_a_request_has_to_arrive_in_time() {
+    let home = Home::new();
+    let server = start(&home);
+    let address = server.url.strip_prefix("http://").unwrap();
+    let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
+    slow.write_all(b"GET /alive HTTP/1.1\r\nHost: loc").await.unwrap();
+    let mut answer = Vec::new();
+    let ended = tokio::time::timeout(TEST_TIMEOUT, slow.read_to_end(&mut answer)).await;
+    ended.expect("the server ends the connection").unwrap();
+    assert_eq!(server.status_with_key("/alive", None).await, 200);
 }
 
 #[tokio::test]

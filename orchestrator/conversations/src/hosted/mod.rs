@@ -175,17 +175,22 @@ impl HostedConversations {
         let stopping = async move {
             let lock = this.change_lock(&id);
             let _changing = lock.lock().await;
-            if !this.conversations.is_running(&id) {
-                return this.conversations.event_count(&id).await.map(drop);
-            }
-            this.conversations.stop(&id)?;
-            let stopped = this.conversations.wait_for(&id, |state| !state.is_working());
-            if timeout(STOP_GRACE_PERIOD, stopped).await.is_err() {
-                tracing::warn!(conversation = %id, "the agent does not stop: closing its conversation");
-            }
-            this.conversations.close(&id, CloseReason::Interrupted).await.map(drop)
+            this.stop_now(&id).await
         };
         self.complete(stopping).await
+    }
+
+    /// Stops a conversation whose change lock is held.
+    async fn stop_now(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+        if !self.conversations.is_running(id) {
+            return self.conversations.event_count(id).await.map(drop);
+        }
+        self.conversations.stop(id)?;
+        let stopped = self.conversations.wait_for(id, |state| !state.is_working());
+        if timeout(STOP_GRACE_PERIOD, stopped).await.is_err() {
+            tracing::warn!(conversation = %id, "the agent does not stop: closing its conversation");
+        }
+        self.conversations.close(id, CloseReason::Interrupted).await.map(drop)
     }
 
     /// Stops a conversation, and deletes it with its sandbox and its own workspace.
@@ -193,9 +198,17 @@ impl HostedConversations {
     /// # Errors
     /// See [`Conversations::delete`].
     pub async fn delete(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.stop(id).await?;
-        let find_provider = |runtime: &str| self.factory.provider(runtime);
-        self.conversations.delete(id, DeleteMode::KeepOnFailure, &find_provider, &mut |_| {}).await
+        let (this, id) = (Arc::clone(self), id.clone());
+        let deleting = async move {
+            // Held to the end, so that a concurrent start finds no conversation.
+            let lock = this.change_lock(&id);
+            let _changing = lock.lock().await;
+            this.stop_now(&id).await?;
+            let find_provider = |runtime: &str| this.factory.provider(runtime);
+            let mode = DeleteMode::KeepOnFailure;
+            this.conversations.delete(&id, mode, &find_provider, &mut |_| {}).await
+        };
+        self.complete(deleting).await
     }
 
     /// Sets the title of a conversation.
