@@ -168,6 +168,22 @@ async fn unknown_host_is_treated_according_to_the_policy() {
     assert!(log_in(with(UnknownHosts::AcceptNew)).await.is_err());
 }
 
+/// The user answers even if the time for a start is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn start_timeout_excludes_the_host_key_confirmation() {
+    let Some(backend) = SshBackend::new() else { return };
+    backend.sshd.write_known_hosts("");
+    let config = SshConfig {
+        start_timeout: Duration::ZERO,
+        unknown_hosts: UnknownHosts::Ask(Arc::new(|_| true)),
+        ..config_of(&backend)
+    };
+    let failed = error(SshProvider::new(config).create(&spec(&backend), &|_| {}).await);
+    assert!(failed.to_string().contains("was not ready within 0 s"), "{failed}");
+    let known_hosts = backend.sshd.client_home().join(".ssh/known_hosts");
+    assert_ne!(std::fs::read_to_string(known_hosts).unwrap().trim(), "", "the answer was dropped");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_host_key_error_names_the_line_of_the_known_key() {
     let Some(backend) = SshBackend::new() else { return };

@@ -30,7 +30,7 @@ pub struct SshConfig {
     pub unknown_hosts: UnknownHosts,
     /// Time without requests after which a server exits.
     pub idle_timeout: Duration,
-    /// Timeout of a whole start: connection, upload and server.
+    /// Timeout of a start on a connected host: upload and server. The connection has its own timeouts.
     pub start_timeout: Duration,
 }
 

@@ -36,7 +36,7 @@ use engine::sandbox::{
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
@@ -156,14 +156,9 @@ impl SandboxProvider for SshProvider {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         let sandbox = sandbox_id_of(&spec.conversation)?;
-        let limit = self.config.start_timeout;
-        let deadline = Instant::now() + limit;
-        let late = || {
-            let target = &self.config.target;
-            start_error(format!("the sandbox on {target} was not ready within {} s", limit.as_secs()))
-        };
         on_progress(StartProgress::Starting);
-        let remote_host = timeout_at(deadline, self.remote_host()).await.unwrap_or_else(|_| Err(late()))?;
+        // Has its own timeouts, and may wait for the user to confirm a host key.
+        let remote_host = self.remote_host().await?;
 
         let (shared, owner, left) = (Arc::clone(&self.shared), Arc::clone(&self.owner), sandbox.clone());
         let unfinished = UnfinishedStart::new(&self.removals, async move {
@@ -174,7 +169,11 @@ impl SandboxProvider for SshProvider {
             }
         });
         let starting = self.start_sandbox(remote_host, &sandbox, spec, unfinished.steps(), on_progress);
-        let started = timeout_at(deadline, starting).await.unwrap_or_else(|_| Err(late()));
+        let limit = self.config.start_timeout;
+        let started = timeout(limit, starting).await.unwrap_or_else(|_| {
+            let target = &self.config.target;
+            Err(start_error(format!("the sandbox on {target} was not ready within {} s", limit.as_secs())))
+        });
         Ok(Box::new(unfinished.finish(started).await?))
     }
 

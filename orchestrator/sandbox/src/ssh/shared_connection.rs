@@ -45,7 +45,8 @@ impl SharedConnection {
 
     fn open(&self) -> PendingConnection {
         let config = Arc::clone(&self.config);
-        // A separate task, so that the attempt continues if its first caller is cancelled. It is aborted with the last one.
+        // A separate task, so that the attempt continues if its callers are cancelled: the user's answer about a host key is
+        // not lost. It is aborted with the provider.
         let opening = tokio::spawn(async move { Connection::open(&resolve_hops(&config)?).await });
         let opening = AbortOnDropHandle::new(opening);
         let opened = async move {
