@@ -50,6 +50,10 @@ const NAMED_KEYS: [(&str, u32, Option<&str>); 32] = [
     ("F12", 123, None),
 ];
 
+/// Characters of the US keyboard layout without Shift, and with Shift in the same order. Letters are not included.
+const UNSHIFTED: &str = "`1234567890-=[]\\;',./";
+const SHIFTED: &str = "~!@#$%^&*()_+{}|:\"<>?";
+
 /// Parses `Enter`, `a`, `Control+Shift+ArrowLeft`, `Control++`. `None` if the key is unknown.
 pub(crate) fn parse(text: &str) -> Option<KeyStroke> {
     // The last key may be a plus sign.
@@ -81,8 +85,11 @@ pub(crate) fn parse(text: &str) -> Option<KeyStroke> {
         ' ' => ("Space".to_owned(), 32),
         _ => (String::new(), 0),
     };
-    let is_shifted = modifiers.contains(&Modifier::Shift);
-    let key = if is_shifted { letter.to_uppercase().collect() } else { letter.to_string() };
+    let key = match UNSHIFTED.chars().zip(SHIFTED.chars()).find(|(unshifted, _)| *unshifted == letter) {
+        _ if !modifiers.contains(&Modifier::Shift) => letter.to_string(),
+        Some((_, shifted)) => shifted.to_string(),
+        None => letter.to_uppercase().collect(),
+    };
     Some(KeyStroke { text: typed(&key), key, code, key_code, modifiers })
 }
 
@@ -108,6 +115,9 @@ mod tests {
             ("Enter", "Enter", "Enter", 13, Some("\r"), 0),
             ("a", "a", "KeyA", 65, Some("a"), 0),
             ("Shift+a", "A", "KeyA", 65, Some("A"), 8),
+            ("Shift+1", "!", "Digit1", 49, Some("!"), 8),
+            ("Shift+/", "?", "", 0, Some("?"), 8),
+            ("Shift+?", "?", "", 0, Some("?"), 8),
             ("Control+a", "a", "KeyA", 65, None, 2),
             ("Control+Alt+7", "7", "Digit7", 55, None, 3),
             ("+", "+", "", 0, Some("+"), 0),
