@@ -58,6 +58,8 @@ pub(crate) struct Tab {
     pub(crate) world: Option<i64>,
     /// Data of the current drag operation.
     pub(crate) dragged: Option<Value>,
+    /// Parameters of the event that pressed the mouse. `None` if it is released.
+    pub(crate) pressed_mouse: Option<Value>,
 }
 
 pub(crate) struct Browser {
@@ -204,6 +206,19 @@ impl Browser {
     pub(crate) fn notify(&mut self, method: &str, params: Value) -> Result<(), BrowserError> {
         let session = self.active_tab()?.session.clone();
         self.post(Some(&session), method, params)?;
+        Ok(())
+    }
+
+    /// Releases the mouse where it was pressed, and ends the interception of drags. Does not wait for the responses.
+    pub(crate) fn release_mouse(&mut self) -> Result<(), BrowserGone> {
+        // A page that reacts to the press may have activated another tab.
+        let pressed =
+            self.tabs.iter_mut().find_map(|tab| Some((tab.pressed_mouse.take()?, tab.session.clone())));
+        if let Some((mut params, session)) = pressed {
+            params["type"] = "mouseReleased".into();
+            self.post(Some(&session), "Input.dispatchMouseEvent", params)?;
+            self.post(Some(&session), "Input.setInterceptDrags", json!({"enabled": false}))?;
+        }
         Ok(())
     }
 
@@ -383,7 +398,8 @@ impl Browser {
         }
         let url = short_line(&string_field(&params["targetInfo"], "url"), MAX_ADDRESS_CHARS);
         let (is_loading, is_crashed) = (false, false);
-        self.tabs.push(Tab { target, session, url, is_loading, is_crashed, world: None, dragged: None });
+        let (world, dragged, pressed_mouse) = (None, None, None);
+        self.tabs.push(Tab { target, session, url, is_loading, is_crashed, world, dragged, pressed_mouse });
         self.active = self.tabs.len() - 1;
         self.note("A tab was opened.".to_owned());
         Ok(())

@@ -4,6 +4,7 @@
 //! The task ends when its last handle is dropped. The browser continues, as all processes of the sandbox do, and the next
 //! client that attaches to the sandbox finds it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::browsing::BrowserCall;
@@ -53,7 +54,7 @@ pub(crate) struct BrowserTask {
     pub(crate) calls: Result<Vec<BrowserCall>, String>,
     /// Timeout of the calls, without the observation.
     pub(crate) timeout: Option<Duration>,
-    pub(crate) cancel: CancellationToken,
+    pub(crate) cancel: Arc<CancellationToken>,
     pub(crate) reply: oneshot::Sender<Result<Observation, SandboxError>>,
 }
 

@@ -30,14 +30,25 @@ pub(crate) async fn perform(
     sandbox: &dyn Sandbox,
     calls: &[BrowserCall],
 ) -> Result<(), (String, BrowserError)> {
+    let browser = MouseRelease(browser);
     for (number, call) in (1..).zip(calls) {
-        browser.perform_call(sandbox, call).await.map_err(|error| {
+        browser.0.perform_call(sandbox, call).await.map_err(|error| {
             let which =
                 if calls.len() > 1 { format!("call {number} of {}, ", calls.len()) } else { String::new() };
             (format!("{which}{}", call_name(call)), error)
         })?;
     }
     Ok(())
+}
+
+/// Releases the mouse when it is dropped: after a failed call, and if the action times out or is cancelled.
+struct MouseRelease<'a>(&'a mut Browser);
+
+impl Drop for MouseRelease<'_> {
+    fn drop(&mut self) {
+        // An exited browser is detected by the next call.
+        let _ = self.0.release_mouse();
+    }
 }
 
 impl Browser {
@@ -205,6 +216,12 @@ impl Browser {
         if let (Some(params), Value::Object(more)) = (params.as_object_mut(), more) {
             params.extend(more);
         }
+        let tab = self.active_tab()?;
+        match kind {
+            "mousePressed" => tab.pressed_mouse = Some(params.clone()),
+            "mouseReleased" => tab.pressed_mouse = None,
+            _ => {}
+        }
         self.call_page("Input.dispatchMouseEvent", params).await?;
         Ok(())
     }
@@ -255,23 +272,11 @@ impl Browser {
         // Both positions are resolved before the mouse is pressed.
         self.scroll_to(to).await?;
         let start = self.scroll_to(from).await?;
-        let dragged = self.drag_from(start, to).await;
-        // The mouse is released even after a failure, at the target or at the start.
-        let end = *dragged.as_ref().unwrap_or(&start);
-        let released = self.mouse("mouseReleased", end, left_button()).await;
-        let restored = self.call_page("Input.setInterceptDrags", json!({"enabled": false})).await;
-        dragged?;
-        released?;
-        restored?;
-        Ok(())
-    }
-
-    /// Drags and drops, and returns the target. The mouse is still pressed afterwards.
-    async fn drag_from(&mut self, start: Point, to: &str) -> Result<Point, BrowserError> {
-        self.call_page("Input.setInterceptDrags", json!({"enabled": true})).await?;
         self.active_tab()?.dragged = None;
         self.mouse("mouseMoved", start, json!({})).await?;
         self.mouse("mousePressed", start, left_button()).await?;
+        // Only while the mouse is pressed: its release after a failure also ends the interception.
+        self.call_page("Input.setInterceptDrags", json!({"enabled": true})).await?;
         let end = self.scroll_to(to).await?;
         let halfway = Point { x: f64::midpoint(start.x, end.x), y: f64::midpoint(start.y, end.y) };
         let moved = json!({"button": "left", "buttons": 1});
@@ -283,7 +288,8 @@ impl Browser {
                 self.call_page("Input.dispatchDragEvent", params).await?;
             }
         }
-        Ok(end)
+        self.call_page("Input.setInterceptDrags", json!({"enabled": false})).await?;
+        self.mouse("mouseReleased", end, left_button()).await
     }
 }
 

@@ -26,7 +26,11 @@ pub(crate) struct BrowsedSandboxes(Arc<Mutex<HashMap<SandboxId, Weak<dyn Sandbox
 impl BrowsedSandboxes {
     pub(crate) fn insert(&self, sandbox: &Arc<dyn Sandbox>) {
         let id = sandbox.lease().sandbox_id.clone();
-        self.with(|used| used.insert(id, Arc::downgrade(sandbox)));
+        self.with(|used| {
+            // Other providers may have destroyed them.
+            used.retain(|_, sandbox| sandbox.strong_count() > 0);
+            used.insert(id, Arc::downgrade(sandbox));
+        });
     }
 
     fn with<T>(&self, update: impl FnOnce(&mut HashMap<SandboxId, Weak<dyn Sandbox>>) -> T) -> T {
@@ -112,5 +116,31 @@ impl SandboxProvider for BrowsingProvider {
 
     async fn wait_for_cleanup(&self) {
         self.provider.wait_for_cleanup().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::testing::{ScriptedProvider, ScriptedResult};
+    use protocol::Observation;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn dropped_sandboxes_are_forgotten() {
+        let scripted =
+            ScriptedProvider::new(|_| ScriptedResult::Observation(Observation::error("no action", "")));
+        let sandbox = async |conversation: &str| -> Arc<dyn Sandbox> {
+            let spec = SandboxSpec::new(conversation.parse().unwrap());
+            Arc::from(scripted.create(&spec, &|_| {}).await.unwrap())
+        };
+        let used = BrowsedSandboxes::default();
+        used.insert(&sandbox("dropped").await);
+        let in_use = sandbox("in-use").await;
+        used.insert(&in_use);
+        assert_eq!(
+            used.with(|used| used.keys().cloned().collect::<Vec<_>>()),
+            [in_use.lease().sandbox_id.clone()]
+        );
     }
 }

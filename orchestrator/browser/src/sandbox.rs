@@ -1,7 +1,7 @@
 //! A sandbox with a browser alongside its action server.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,8 +29,8 @@ pub(crate) struct BrowsingSandbox {
     sandbox: Arc<dyn Sandbox>,
     tasks: mpsc::Sender<BrowserTask>,
     used: BrowsedSandboxes,
-    /// Running actions. The lock is never held across an await.
-    running: Mutex<HashMap<ActionId, CancellationToken>>,
+    /// Tokens of the actions that run or that a caller waits for. The lock is never held across an await.
+    running: Mutex<HashMap<ActionId, Weak<CancellationToken>>>,
 }
 
 impl BrowsingSandbox {
@@ -40,8 +40,14 @@ impl BrowsingSandbox {
         Self { sandbox, tasks, used, running: Mutex::default() }
     }
 
-    fn with_running<T>(&self, update: impl FnOnce(&mut HashMap<ActionId, CancellationToken>) -> T) -> T {
-        update(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Returns the token of an action. Callers with the same id share it, because their action is performed only once.
+    fn cancellation_token(&self, id: &ActionId) -> Arc<CancellationToken> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|_, cancel| cancel.strong_count() > 0);
+        let shared = running.get(id).and_then(Weak::upgrade);
+        let cancel = shared.unwrap_or_default();
+        running.insert(id.clone(), Arc::downgrade(&cancel));
+        cancel
     }
 
     async fn browse(
@@ -53,32 +59,19 @@ impl BrowsingSandbox {
         timeout: Option<f64>,
     ) -> Result<Observation, SandboxError> {
         self.used.insert(&self.sandbox);
-        let cancel = self.with_running(|running| running.entry(id.clone()).or_default().clone());
+        let cancel = self.cancellation_token(id);
         let (reply, replied) = oneshot::channel();
         let timeout =
             timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(MAX_TIMEOUT_SECS)).ok());
         let source = source.chars().take(MAX_ACTION_CHARS).collect();
+        // The action continues even if the caller is cancelled.
         let task = BrowserTask { id: id.clone(), trigger, source, calls, timeout, cancel, reply };
         let refused = |detail: &str| SandboxError::Refused { detail: detail.to_owned() };
-        // The action continues even if the caller is cancelled.
-        let _running = RunningAction { sandbox: self, id };
         match self.tasks.try_send(task) {
             Ok(()) => replied.await.unwrap_or_else(|_| Err(refused("the browser's task has ended"))),
             Err(TrySendError::Full(_)) => Err(refused("too many actions wait for the browser")),
             Err(TrySendError::Closed(_)) => Err(refused("the browser's task has ended")),
         }
-    }
-}
-
-/// Registration of a running action, removed on drop.
-struct RunningAction<'a> {
-    sandbox: &'a BrowsingSandbox,
-    id: &'a ActionId,
-}
-
-impl Drop for RunningAction<'_> {
-    fn drop(&mut self) {
-        self.sandbox.with_running(|running| running.remove(self.id));
     }
 }
 
@@ -114,7 +107,9 @@ impl Sandbox for BrowsingSandbox {
     }
 
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
-        match self.with_running(|running| running.get(id).cloned()) {
+        let running =
+            self.running.lock().unwrap_or_else(PoisonError::into_inner).get(id).and_then(Weak::upgrade);
+        match running {
             Some(cancel) => {
                 cancel.cancel();
                 Ok(())

@@ -122,3 +122,39 @@ async fn cancelled_browser_action_ends_immediately() {
     fixture.act("goto('SITE/second')").await.expect_success().has("Title: Second");
     fixture.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mouse_is_released_when_a_drag_is_cancelled() {
+    let fixture = BrowserFixture::new().await;
+    let seen = fixture.act("goto('SITE/sticky')").await.expect_success();
+    let id = fixture.next_id();
+    let drag = format!("drag_and_drop('{}', '{}')", seen.element_id("'Piece'"), seen.element_id("'Place'"));
+    let request = interactive(&drag, 60.0);
+    let cancelling = async {
+        fixture.arrival().await;
+        fixture.sandbox.cancel(&id).await.unwrap();
+    };
+    let (observed, ()) = tokio::join!(fixture.perform(id.clone(), &request), cancelling);
+    assert!(observed.unwrap().content.contains("it was cancelled"));
+    // Interrupts the script of the page.
+    fixture.act("noop(1)").await.expect_success().has("Title: released");
+    fixture.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn action_can_be_cancelled_until_its_last_caller_ends() {
+    let fixture = BrowserFixture::new().await;
+    let id = fixture.next_id();
+    let request = interactive(&format!("goto('{}/arrived')\nnoop(60000)", fixture.site), 120.0);
+    let (sandbox, first_id, asked) = (Arc::clone(&fixture.sandbox), id.clone(), request.clone());
+    let first = tokio::spawn(async move { sandbox.execute(&first_id, &asked, &|_| {}).await });
+    fixture.arrival().await;
+    let cancelling = async {
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        fixture.sandbox.cancel(&id).await.unwrap();
+    };
+    let (observed, ()) = tokio::join!(fixture.perform(id.clone(), &request), cancelling);
+    assert!(observed.unwrap().content.contains("it was cancelled"));
+    fixture.end().await;
+}

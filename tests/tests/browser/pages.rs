@@ -20,6 +20,11 @@ pub(super) fn html(page: &str) -> String {
                      document.title = files[0].name + \" \" + text })'>"
             .to_owned(),
         "drag" => DRAG.to_owned(),
+        // A press never ends unless its script is interrupted.
+        "sticky" => "<button id=a>Piece</button><button>Place</button><script>\
+                     a.onmousedown = () => { document.title = 'pressed'; fetch('arrived'); for (;;); };\
+                     onmouseup = () => { document.title = 'released'; }</script>"
+            .to_owned(),
         "frames" => "<iframe srcdoc='<button onclick=\"this.textContent = 7\">Inside</button>'></iframe>\
                      <div id=host></div><script>\
                      host.attachShadow({mode: 'open'}).innerHTML = '<button>Shadowed</button>'</script>"
