@@ -1,5 +1,7 @@
 //! Quotes output of a server in our messages: one short line without the server's secrets.
 
+use std::cmp::Reverse;
+
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::config::{McpServer, Transport};
@@ -13,7 +15,7 @@ const STDERR_LINES: usize = 5;
 /// Minimum length of a secret. Shorter values are words like `true`, and redacting them would garble the text.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// Quotes a server, and redacts the secrets of its configuration.
+/// Quotes a server, and redacts the secrets of its configuration. Longer ones come first, because they may contain shorter ones.
 pub(crate) struct Quoter(Vec<SecretString>);
 
 impl Quoter {
@@ -25,7 +27,9 @@ impl Quoter {
         };
         let secrets = server.secrets().into_iter().cloned().chain(query.map(SecretString::from));
         let is_long = |secret: &SecretString| secret.expose_secret().len() >= MIN_SECRET_BYTES;
-        Self(secrets.filter(is_long).collect())
+        let mut secrets: Vec<SecretString> = secrets.filter(is_long).collect();
+        secrets.sort_by_key(|secret| Reverse(secret.expose_secret().len()));
+        Self(secrets)
     }
 
     /// Quotes the start of a text. Truncates last, so that no part of a secret remains at the end.
@@ -62,6 +66,7 @@ mod tests {
         let env = BTreeMap::from([
             ("TOKEN".to_owned(), "hunter2-hunter2".into()),
             ("DEBUG".to_owned(), "1".into()),
+            ("WITH_TOKEN".to_owned(), "user:hunter2-hunter2@host".into()),
         ]);
         let quoter = Quoter::new(&McpServer {
             name: "s".into(),
@@ -69,8 +74,8 @@ mod tests {
             start_timeout: Duration::ZERO,
             call_timeout: Duration::ZERO,
         });
-        let stderr = "1\n2\n3\n\nhello 1\n  hunter2-hunter2\nbye\n";
-        assert_eq!(quoter.stderr(stderr), "; it wrote: 2 | 3 | hello 1 | [redacted] | bye");
+        let stderr = "1\n2\n3\n\nhello 1\n  hunter2-hunter2\nuser:hunter2-hunter2@host bye\n";
+        assert_eq!(quoter.stderr(stderr), "; it wrote: 2 | 3 | hello 1 | [redacted] | [redacted] bye");
         assert_eq!(quoter.stderr(" \n"), "");
         assert_eq!(quoter.line(&"y".repeat(5000)).chars().count(), MAX_CHARS + 1);
     }
