@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use engine::clock;
 use engine::conversation::{SandboxDisposition, read_state};
+use engine::errors::format_chain;
 use engine::events::{ConversationSummary, EventStore};
 use engine::sandbox::{Lifetime, SandboxProvider, SandboxSummary, sweep, sweep_snapshots};
 use protocol::{AgentState, ConversationId, SandboxId, Timestamp};
@@ -62,9 +63,7 @@ impl Sweep {
                 if let Err(error) =
                     sweep_once(provider.as_ref(), locks.as_ref(), retention, &open_store).await
                 {
-                    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-                    let causes: String = causes.map(|cause| format!(": {cause}")).collect();
-                    tracing::debug!("cannot sweep sandboxes: {error}{causes}");
+                    tracing::debug!(error = format_chain(error.as_ref()), "cannot sweep sandboxes");
                 }
                 if timeout(SWEEP_INTERVAL, requested.cancelled()).await.is_ok() {
                     return;

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod condenser;
 pub mod conversation;
 pub mod draft_editor;
+pub mod errors;
 pub mod events;
 mod front_matter;
 pub mod llm;

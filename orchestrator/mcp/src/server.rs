@@ -151,7 +151,7 @@ impl Server {
                 Err(CallError::Rejected { server: server(), problem: self.quoter.line(&error.message) })
             }
             Err(ServiceError::TransportSend(error)) => {
-                let quote = self.quote_exit(&transport::chain(error.error.as_ref())).await;
+                let quote = self.quote_exit(&transport::format_error(error.error.as_ref())).await;
                 Err(CallError::Exited { server: server(), quote })
             }
             Err(ServiceError::TransportClosed) => {
@@ -159,7 +159,7 @@ impl Server {
             }
             Err(error) => Err(CallError::InvalidResponse {
                 server: server(),
-                problem: self.quoter.line(&transport::chain(&error)),
+                problem: self.quoter.line(&transport::format_error(&error)),
             }),
         }
     }
@@ -216,8 +216,8 @@ impl Server {
                 transport::connect(&self.config, listener, &self.environment, sandbox, &mut program);
             let service = connected.await.map_err(|error| error.to_string())?;
             let listed = tool_list::list(service.peer()).await;
-            let list =
-                listed.map_err(|error| format!("it cannot list its tools: {}", transport::chain(&error)))?;
+            let list = listed
+                .map_err(|error| format!("it cannot list its tools: {}", transport::format_error(&error)))?;
             Ok::<_, String>((service, list))
         });
         let seconds = self.config.start_timeout.as_secs_f64();

@@ -1,6 +1,5 @@
 //! Common parts of all backends: the names of sandboxes, checks of a spec, and errors.
 
-use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -64,16 +63,6 @@ pub(crate) fn with_logs(error: SandboxError, logs: String) -> SandboxError {
         SandboxError::Refused { detail } => SandboxError::Start { detail, logs },
         other => other,
     }
-}
-
-/// Returns an error and its causes in one line.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| {
-        let cause = cause.to_string();
-        // Some libraries print their causes themselves.
-        if text.ends_with(&cause) { text } else { format!("{text}: {cause}") }
-    })
 }
 
 /// Maximum length of a server's message in an error, in characters.

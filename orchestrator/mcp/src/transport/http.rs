@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::errors::format_chain;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
@@ -41,7 +42,7 @@ pub(super) fn client(remote: &Remote) -> Result<Client, HttpError> {
         }))
         .default_headers(headers(remote)?)
         .build()
-        .map_err(|error| HttpError::Client(super::chain(&error)))
+        .map_err(|error| HttpError::Client(format_chain(&error)))
 }
 
 /// Returns the transport's configuration. The client adds the headers.

@@ -13,6 +13,7 @@ mod unanswered_limit;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::errors::format_chain;
 use engine::sandbox::Sandbox;
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -123,23 +124,17 @@ where
     let served = rmcp::serve_client(handler, unanswered_limit::UnansweredLimit::new(transport)).await;
     served.map_err(|error| {
         ConnectError::Handshake(match &error {
-            ClientInitializeError::TransportError { error, .. } => chain(error.error.as_ref()),
-            other => chain(other),
+            ClientInitializeError::TransportError { error, .. } => format_error(error.error.as_ref()),
+            other => format_error(other),
         })
     })
 }
 
 /// Returns an error and its causes in one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    // Its text lacks the cause.
-    if let Some(StreamableHttpError::Client(error)) =
-        error.downcast_ref::<StreamableHttpError<reqwest::Error>>()
-    {
-        return chain(error);
+pub(crate) fn format_error(error: &(dyn std::error::Error + 'static)) -> String {
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        // Its text lacks the cause.
+        Some(StreamableHttpError::Client(error)) => format_chain(error),
+        _ => format_chain(error),
     }
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
-        // Some libraries print their causes themselves.
-        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
-    })
 }

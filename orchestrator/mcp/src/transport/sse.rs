@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
+use engine::errors::format_chain;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt as _};
 use reqwest::{Client, StatusCode, Url};
@@ -18,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::http::is_same_origin;
-use super::{MAX_MESSAGE_BYTES, chain, http};
+use super::{MAX_MESSAGE_BYTES, http};
 use crate::config::Remote;
 
 /// Maximum number of messages that are not read yet. The stream waits while it is reached.
@@ -52,7 +53,7 @@ pub(super) struct SseTransport {
 pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
     let client = http::client(remote)?;
     let response = client.get(remote.url.clone()).header("accept", "text/event-stream").send().await;
-    let response = response.map_err(|error| SseError::Unreachable(chain(&error.without_url())))?;
+    let response = response.map_err(|error| SseError::Unreachable(format_chain(&error.without_url())))?;
     if !response.status().is_success() {
         return Err(SseError::Refused(response.status()));
     }
@@ -98,7 +99,7 @@ impl Transport<RoleClient> for SseTransport {
         let (client, endpoint) = (self.client.clone(), Arc::clone(&self.endpoint));
         async move {
             let sent = client.post((*endpoint).clone()).json(&message).send().await;
-            let response = sent.map_err(|error| SseError::Unreachable(chain(&error.without_url())))?;
+            let response = sent.map_err(|error| SseError::Unreachable(format_chain(&error.without_url())))?;
             if response.status().is_success() { Ok(()) } else { Err(SseError::Refused(response.status())) }
         }
     }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
+use engine::errors::format_chain;
 use engine::sandbox::SandboxError;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 
 use super::connection::{Body, RequestSender};
 use super::link::Link;
-use crate::provisioning::{chain, quote};
+use crate::provisioning::quote;
 
 /// Timeout for the head of a response. A server responds immediately, but the file of a write action must be uploaded first.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,7 +43,7 @@ impl From<TransportError> for SandboxError {
 
 impl From<hyper::Error> for TransportError {
     fn from(error: hyper::Error) -> Self {
-        Self(chain(&error))
+        Self(format_chain(&error))
     }
 }
 
@@ -165,7 +166,7 @@ pub(super) async fn read_json<T: DeserializeOwned>(
 ) -> Result<T, TransportError> {
     let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect();
     let body = match timeout(BODY_TIMEOUT, body).await {
-        Ok(body) => body.map_err(|error| format!("reading the response: {}", chain(error.as_ref()))),
+        Ok(body) => body.map_err(|error| format!("reading the response: {}", format_chain(error.as_ref()))),
         Err(_) => Err(format!("the response did not end within {} s", BODY_TIMEOUT.as_secs())),
     };
     let body = body.map_err(TransportError)?.to_bytes();

@@ -26,7 +26,7 @@ pub(super) async fn open(
     };
     let response = request::send_with_retries(link, connect).await??;
     let stream = hyper::upgrade::on(response).await.map_err(|error| SandboxError::Malformed {
-        detail: format!("cannot open a stream: {}", crate::provisioning::chain(&error)),
+        detail: format!("cannot open a stream: {}", engine::errors::format_chain(&error)),
     })?;
     Ok(Box::new(TokioIo::new(stream)))
 }

@@ -130,7 +130,7 @@ pub fn confine_if_requested() -> Option<ExitCode> {
         _ => return None,
     };
     Some(result.unwrap_or_else(|error| {
-        let _ = writeln!(io::stderr(), "{}", crate::provisioning::chain(&error));
+        let _ = writeln!(io::stderr(), "{}", engine::errors::format_chain(&error));
         ExitCode::FAILURE
     }))
 }

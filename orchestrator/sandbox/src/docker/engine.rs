@@ -13,6 +13,7 @@ use bollard::query_parameters::{
     ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
+use engine::errors::format_chain;
 use engine::sandbox::{Lifetime, SandboxError, SandboxState, SandboxSummary};
 use futures_util::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
@@ -22,7 +23,7 @@ use tokio::time::timeout;
 
 use super::labels::{KEY_LABEL, LIFETIME_LABEL, OWNER_LABEL, UNTIL_REMOVED};
 use super::{RUNTIME, discovery};
-use crate::provisioning::{MAX_LOG_BYTES, chain, conversation_of, start_error};
+use crate::provisioning::{MAX_LOG_BYTES, conversation_of, start_error};
 
 /// Advice in the error if no engine responds.
 const HINT: &str = "is Docker running? The runtime local works without it";
@@ -80,7 +81,7 @@ impl Engine {
                 runtime: RUNTIME,
                 detail: format!(
                     "cannot query the version of the engine at {host}: {}; {HINT}",
-                    chain(&error)
+                    format_chain(&error)
                 ),
             }),
         }
@@ -219,7 +220,7 @@ pub(super) fn error_message(error: &Error) -> String {
     match error {
         Error::DockerResponseServerError { message, .. } => message.clone(),
         Error::DockerStreamError { error } => error.clone(),
-        other => chain(other),
+        other => format_chain(other),
     }
 }
 

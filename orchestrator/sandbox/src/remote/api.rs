@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use engine::errors::format_chain;
 use engine::sandbox::SandboxError;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -20,7 +21,7 @@ use super::endpoint::{Endpoint, OpenError};
 use super::trust::Protocol;
 use super::wire::{API_KEY_HEADER, ApiErrorBody, ApiErrorCode};
 use super::{RUNTIME, unavailable};
-use crate::provisioning::{MAX_LOG_BYTES, chain, quote, secret_header};
+use crate::provisioning::{MAX_LOG_BYTES, quote, secret_header};
 
 /// Maximum length of a response: a list of many sandboxes, or a JSON-encoded log.
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
@@ -189,10 +190,11 @@ impl RuntimeApi {
             .max_headers(MAX_HEADERS)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| broken(chain(&error)))?;
+            .map_err(|error| broken(format_chain(&error)))?;
         let request = self.request(method, path, body);
         let exchange = async {
-            let response = sender.send_request(request).await.map_err(|error| broken(chain(&error)))?;
+            let response =
+                sender.send_request(request).await.map_err(|error| broken(format_chain(&error)))?;
             if !response.status().is_success() {
                 let error = read_error(response).await;
                 return Err(ApiError::Response { call: call.to_owned(), error });
@@ -242,5 +244,5 @@ pub(super) async fn read_error(response: Response<Incoming>) -> ApiErrorResponse
 async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
     let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
     body.map(|body| body.to_bytes())
-        .map_err(|error| format!("reading the response: {}", chain(error.as_ref())))
+        .map_err(|error| format!("reading the response: {}", format_chain(error.as_ref())))
 }

@@ -22,7 +22,7 @@ use super::endpoint::Endpoint;
 use super::trust::Protocol;
 use super::wire::{ApiErrorCode, STREAM_PROTOCOL};
 use crate::connect::{ConnectError, Connector};
-use crate::provisioning::chain;
+use engine::errors::format_chain;
 
 /// Opens streams through a sandbox host.
 pub(super) struct UpgradeConnector {
@@ -66,10 +66,10 @@ impl Connector for UpgradeConnector {
             .max_headers(api::MAX_HEADERS)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| self.failed(chain(&error)))?;
+            .map_err(|error| self.failed(format_chain(&error)))?;
         let mut driver = std::pin::pin!(driver.with_upgrades().fuse());
         let response = drive(requests.send_request(self.request()), &mut driver).await;
-        let response = response.map_err(|error| self.failed(chain(&error)))?;
+        let response = response.map_err(|error| self.failed(format_chain(&error)))?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let error = drive(api::read_error(response), &mut driver).await;
             return Err(match error.code {
@@ -79,7 +79,7 @@ impl Connector for UpgradeConnector {
             });
         }
         let upgraded = drive(hyper::upgrade::on(response), &mut driver).await;
-        Ok(Box::new(TokioIo::new(upgraded.map_err(|error| self.failed(chain(&error)))?)))
+        Ok(Box::new(TokioIo::new(upgraded.map_err(|error| self.failed(format_chain(&error)))?)))
     }
 
     /// A sandbox host may restart while its sandboxes continue.

@@ -5,8 +5,8 @@ use axum::response::{IntoResponse, Response};
 use engine::sandbox::SandboxError;
 use http::{HeaderValue, StatusCode, header};
 
-use crate::provisioning::chain;
 use crate::remote::wire::{ApiErrorBody, ApiErrorCode};
+use engine::errors::format_chain;
 
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("2");
 
@@ -82,7 +82,7 @@ impl HostError {
             Self::Sandbox(SandboxError::Start { detail, .. } | SandboxError::NoSuchImage { detail, .. }) => {
                 detail.clone()
             }
-            other => chain(other),
+            other => format_chain(other),
         }
     }
 }
@@ -91,7 +91,7 @@ impl IntoResponse for HostError {
     fn into_response(self) -> Response {
         let (status, code) = self.status_and_code();
         if status.is_server_error() {
-            tracing::warn!(error = chain(&self), "a request failed");
+            tracing::warn!(error = format_chain(&self), "a request failed");
         }
         let detail = self.detail();
         let logs = match self {

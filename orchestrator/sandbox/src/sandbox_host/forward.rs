@@ -18,8 +18,8 @@ use super::Shared;
 use super::clients::Client;
 use super::error::HostError;
 use super::stream::authorize;
-use crate::provisioning::chain;
 use crate::remote::wire::API_KEY_HEADER;
+use engine::errors::format_chain;
 
 /// Timeout for the head of a response. V0's actions are answered when they have completed.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -62,7 +62,7 @@ pub(super) async fn forward(
     let seconds = RESPONSE_TIMEOUT.as_secs();
     let response = response.map_err(|_| HostError::Timeout { what: "the sandbox's server", seconds })?;
     let response = response.map_err(|error| {
-        HostError::BadGateway(format!("the sandbox's server does not respond: {}", chain(&error)))
+        HostError::BadGateway(format!("the sandbox's server does not respond: {}", format_chain(&error)))
     })?;
     let (mut head, body) = response.into_parts();
     remove_headers(&mut head.headers);

@@ -22,8 +22,8 @@ use super::error::HostError;
 use super::keys::KeyName;
 use super::registry::{Lease, Reservation, SandboxRegistry};
 use super::{SandboxHostConfig, Shared};
-use crate::provisioning::chain;
 use crate::remote::wire::{API_KEY_HEADER, Runtime, RuntimeRequest, Runtimes, StartRequest, Status};
+use engine::errors::format_chain;
 
 type JsonResult<T> = Result<Json<T>, HostError>;
 
@@ -315,7 +315,7 @@ async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, HostError> {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(HostError::TooLarge(MAX_BODY_BYTES)),
         Err(error) => {
-            return Err(HostError::Invalid(format!("the body broke off: {}", chain(error.as_ref()))));
+            return Err(HostError::Invalid(format!("the body broke off: {}", format_chain(error.as_ref()))));
         }
     };
     serde_json::from_slice(&body).map_err(|error| HostError::Invalid(format!("the body is invalid: {error}")))

@@ -18,6 +18,7 @@ use crate::conversation::input::InputKind;
 use crate::conversation::live::LiveUpdate;
 use crate::conversation::parts::EngineParts;
 use crate::conversation::terminal::interrupted;
+use crate::errors::format_chain;
 use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
 
 /// Interval at which a cancel request is repeated: one may be lost with its connection.
@@ -166,12 +167,7 @@ async fn cancel_on_request(
 
 /// An error with its causes, and the end of the sandbox's logs if there are any.
 fn describe(error: &SandboxError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
+    let mut text = format_chain(error);
     if let SandboxError::Start { logs, .. } = error
         && !logs.trim().is_empty()
     {
