@@ -72,7 +72,7 @@ async fn load_instructions(
     path: String,
     name: &str,
 ) -> Result<Option<KnowledgeFile>, KnowledgeProblem> {
-    match content(sandbox, &path).await {
+    match read_content(sandbox, &path).await {
         Ok(content) => {
             Ok(content.map(|content| KnowledgeFile { path, relative_path: name.to_owned(), content }))
         }
@@ -81,15 +81,15 @@ async fn load_instructions(
 }
 
 /// Returns the content of a file up to the maximum length. `None` if it does not exist.
-async fn content(sandbox: &dyn Sandbox, path: &str) -> Result<Option<Vec<u8>>, SandboxError> {
-    if kind(sandbox, path).await? != Some(FileKind::File) {
+async fn read_content(sandbox: &dyn Sandbox, path: &str) -> Result<Option<Vec<u8>>, SandboxError> {
+    if query_kind(sandbox, path).await? != Some(FileKind::File) {
         return Ok(None);
     }
     download(sandbox, path, TransferKind::File, MAX_READ_BYTES).await.map(Some)
 }
 
 async fn load_folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
-    let archive = match kind(sandbox, &path).await {
+    let archive = match query_kind(sandbox, &path).await {
         Ok(Some(FileKind::Directory)) => download(sandbox, &path, TransferKind::Tree, MAX_FOLDER_BYTES).await,
         Ok(_) => return (Vec::new(), Vec::new()),
         Err(error) => Err(error),
@@ -101,7 +101,7 @@ async fn load_folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>
     let KnowledgeArchive { mut files, links, mut problems } = unpack(&path, &archive);
     for relative_path in links {
         let path = format!("{path}/{relative_path}");
-        let problem = match content(sandbox, &path).await {
+        let problem = match read_content(sandbox, &path).await {
             Ok(Some(content)) => {
                 files.push(KnowledgeFile { path, relative_path, content });
                 continue;
@@ -116,7 +116,7 @@ async fn load_folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>
 }
 
 /// Returns the kind of a file. `None` if it does not exist, or the sandbox does not support files.
-async fn kind(sandbox: &dyn Sandbox, path: &str) -> Result<Option<FileKind>, SandboxError> {
+async fn query_kind(sandbox: &dyn Sandbox, path: &str) -> Result<Option<FileKind>, SandboxError> {
     let status = async { sandbox.files()?.status(path).await };
     match status.await {
         Ok(status) => Ok(status.map(|status| status.kind)),

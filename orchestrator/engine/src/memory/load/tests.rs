@@ -73,18 +73,18 @@ proptest! {
 }
 
 /// How a sandbox responds to requests about files.
-enum Says {
-    HasNoFiles,
-    Nothing,
-    ThatItIsLost,
-    /// An instructions file, whose content never comes.
-    AndHangs,
+enum FileSupport {
+    Unsupported,
+    StatusUnsupported,
+    Lost,
+    /// There is an instructions file, whose download never ends.
+    HangingDownload,
 }
 
-struct Sandboxed(Says);
+struct FileSandbox(FileSupport);
 
 #[async_trait]
-impl Sandbox for Sandboxed {
+impl Sandbox for FileSandbox {
     fn lease(&self) -> &SandboxLeased {
         unimplemented!()
     }
@@ -112,20 +112,22 @@ impl Sandbox for Sandboxed {
 
     fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
         match self.0 {
-            Says::HasNoFiles => self.streams().map(|_| self as _),
+            FileSupport::Unsupported => self.streams().map(|_| self as _),
             _ => Ok(self),
         }
     }
 }
 
 #[async_trait]
-impl SandboxFiles for Sandboxed {
+impl SandboxFiles for FileSandbox {
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         match self.0 {
-            Says::Nothing => Err(SandboxError::Unsupported { runtime: "test", what: "look at files" }),
-            Says::ThatItIsLost => Err(SandboxError::Lost { detail: "gone".into() }),
-            Says::HasNoFiles => unreachable!(),
-            Says::AndHangs => Ok(path.ends_with("AGENTS.md").then(|| FileStatus {
+            FileSupport::StatusUnsupported => {
+                Err(SandboxError::Unsupported { runtime: "test", what: "inspect files" })
+            }
+            FileSupport::Lost => Err(SandboxError::Lost { detail: "gone".into() }),
+            FileSupport::Unsupported => unreachable!(),
+            FileSupport::HangingDownload => Ok(path.ends_with("AGENTS.md").then(|| FileStatus {
                 path: path.into(),
                 kind: FileKind::File,
                 size: 1,
@@ -156,19 +158,19 @@ impl SandboxFiles for Sandboxed {
     }
 }
 
-async fn problems(says: Says) -> Vec<String> {
-    let memory = Memory::default().load(&Sandboxed(says), "/w", "").await;
+async fn problems(support: FileSupport) -> Vec<String> {
+    let memory = Memory::default().load(&FileSandbox(support), "/w", "").await;
     assert_eq!(memory.recall("anything", &WorkspaceFacts::default(), &RecallHistory::default()), None);
     memory.problems().iter().map(ToString::to_string).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn unreadable_sandbox_is_a_reported_problem() {
-    for unsupported in [Says::HasNoFiles, Says::Nothing] {
+    for unsupported in [FileSupport::Unsupported, FileSupport::StatusUnsupported] {
         assert_eq!(problems(unsupported).await, Vec::<String>::new());
     }
-    let lost = problems(Says::ThatItIsLost).await;
+    let lost = problems(FileSupport::Lost).await;
     assert_eq!(lost.len(), INSTRUCTIONS.len() + FOLDERS.len(), "{lost:?}");
-    let slow = problems(Says::AndHangs).await;
+    let slow = problems(FileSupport::HangingDownload).await;
     assert_eq!(slow, ["/w: its knowledge cannot be read in 30 seconds: it is ignored"]);
 }
