@@ -1,6 +1,7 @@
 //! Lists, reads, forks, exports and deletes stored conversations.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::clock;
 use engine::conversation::{self, read_state};
@@ -80,12 +81,12 @@ impl Conversations {
         Ok(selectors.iter().map(|selector| selector.find_in(&list)).collect())
     }
 
-    /// Finds the conversations that no process runs and whose last event is older than `age_secs` seconds.
+    /// Finds the conversations that no process runs and whose last event is older than `age`.
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
-    pub async fn find_older_than(&self, age_secs: f64) -> Result<Vec<ConversationId>, ConversationsError> {
-        let cutoff = clock::epoch_seconds(&clock::now()) - age_secs;
+    pub async fn find_older_than(&self, age: Duration) -> Result<Vec<ConversationId>, ConversationsError> {
+        let cutoff = clock::epoch_seconds(&clock::now()) - age.as_secs_f64();
         let all = self.store.conversations().await?.conversations.into_iter();
         let old = all.filter(|summary| clock::epoch_seconds(&summary.last_updated_at) < cutoff);
         Ok(old.map(|summary| summary.id).filter(|id| !self.locks.is_locked(id)).collect())

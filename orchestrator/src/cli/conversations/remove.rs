@@ -1,5 +1,7 @@
 //! `glovebox conversations rm`.
 
+use std::time::Duration;
+
 use clap_complete::engine::ArgValueCompleter;
 use conversations::{ConversationSelector, Conversations, ConversationsError, DeleteMode, HostError};
 use jiff::{Span, SpanRelativeTo};
@@ -25,8 +27,8 @@ pub(in crate::cli) struct RemoveArguments {
     ids: Vec<ConversationId>,
 
     /// Remove all conversations whose last event is older than this, such as 12h, 30d or 8w.
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    older_than: Option<f64>,
+    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    older_than: Option<Duration>,
 
     /// Do not ask for confirmation.
     #[arg(short = 'y', long)]
@@ -84,9 +86,9 @@ async fn choose(
     arguments: &RemoveArguments,
     conversations: &Conversations,
 ) -> anyhow::Result<(Vec<ConversationId>, Exit)> {
-    if let Some(seconds) = arguments.older_than {
+    if let Some(age) = arguments.older_than {
         // The list is computed once, so that exactly the confirmed conversations are removed.
-        return Ok((conversations.find_older_than(seconds).await?, Exit::Finished));
+        return Ok((conversations.find_older_than(age).await?, Exit::Finished));
     }
     let (mut chosen, mut exit) = (Vec::new(), Exit::Finished);
     let selectors: Vec<_> = arguments.ids.iter().cloned().map(ConversationSelector::IdPrefix).collect();
@@ -121,28 +123,25 @@ fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
     Ok(matches!(terminal_input::ask(&question)?.to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Parses a time such as `30d` or `1w 12h`. Returns seconds.
-fn seconds(text: &str) -> Result<f64, String> {
+/// Parses a time such as `30d` or `1w 12h`.
+fn parse_age(text: &str) -> Result<Duration, String> {
     let span: Span = text.parse().map_err(|_| "expected a time such as 12h, 30d or 8w".to_owned())?;
     let duration = span.to_duration(SpanRelativeTo::days_are_24_hours());
-    let seconds = duration.map_err(|_| "expected weeks, days, hours, minutes or seconds".to_owned())?;
-    let seconds = seconds.as_secs_f64();
-    if seconds < 0.0 { Err("expected a time that is not negative".to_owned()) } else { Ok(seconds) }
+    let duration = duration.map_err(|_| "expected weeks, days, hours, minutes or seconds".to_owned())?;
+    duration.try_into().map_err(|_| "expected a time that is not negative".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::seconds;
+    use super::*;
 
     #[test]
     fn time_is_parsed_with_its_unit() {
-        for (text, expected) in
-            [("30d", 2_592_000.0), ("12h", 43_200.0), ("8w", 4_838_400.0), ("1d 1s", 86_401.0)]
-        {
-            assert_eq!(seconds(text), Ok(expected), "{text}");
+        for (text, expected) in [("30d", 2_592_000), ("12h", 43_200), ("8w", 4_838_400), ("1d 1s", 86_401)] {
+            assert_eq!(parse_age(text), Ok(Duration::from_secs(expected)), "{text}");
         }
         for text in ["", "30", "d", "1y", "2mo", "-1d", "soon"] {
-            assert!(seconds(text).is_err(), "{text}");
+            assert!(parse_age(text).is_err(), "{text}");
         }
     }
 }
