@@ -126,7 +126,7 @@ async fn remote_workspace_is_used_and_never_removed() {
         assert_eq!((file.metadata().unwrap().uid(), file.metadata().unwrap().mode() & 0o777), (UID, 0o644));
     }
     for (named, reason) in
-        [("/etc", "cannot be written"), ("~/missing", "missing"), ("relative", "begin with")]
+        [("/etc", "cannot use the workspace"), ("~/missing", "missing"), ("relative", "begin with")]
     {
         spec.workspace = Some(named.into());
         let failed = error(backend.provider().create(&spec, &|_| {}).await);

@@ -101,7 +101,7 @@ pub(crate) async fn observe(
         Ok(page) => Some(page),
         Err(error @ BrowserError::Gone(_)) => return Err(error),
         Err(error) => {
-            result.error.get_or_insert_with(|| format!("the page cannot be observed: {error}"));
+            result.error.get_or_insert_with(|| format!("cannot observe the page: {error}"));
             None
         }
     };

@@ -159,7 +159,9 @@ impl BrowserOwner {
                 result.failed(gone_message(&error))
             }
             Err(_) => {
-                result.error.get_or_insert_with(|| "the page could not be observed in time".to_owned());
+                let seconds = OBSERVATION_TIMEOUT.as_secs();
+                let timed_out = || format!("cannot observe the page: no response within {seconds} seconds");
+                result.error.get_or_insert_with(timed_out);
                 result.without_page(&browser.take_notes())
             }
         })
@@ -267,7 +269,7 @@ impl BrowserOwner {
         };
         attached.map_err(|reason| {
             let output = short_line(&process.output.to_text(), MAX_STDERR_CHARS);
-            format!("the browser cannot be started: {reason}; its output: {output}")
+            format!("cannot start the browser: {reason}; its output: {output}")
         })
     }
 }

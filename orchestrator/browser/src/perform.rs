@@ -133,7 +133,7 @@ impl Browser {
             Some("net::ERR_ABORTED") | None => self.settle().await,
             Some(error) => {
                 let error = short_line(error, MAX_ERROR_CHARS);
-                Err(BrowserError::Refused(format!("the page cannot be opened: {error}")))
+                Err(BrowserError::Refused(format!("cannot open the page: {error}")))
             }
         }
     }

@@ -20,7 +20,7 @@ const PREFIX: &str = "glovebox-";
 /// The id is too long.
 pub fn sandbox_id_of(conversation: &ConversationId) -> Result<SandboxId, SandboxError> {
     format!("{PREFIX}{conversation}").parse().map_err(|error| {
-        start_error(format!("the conversation id {conversation} cannot be used in a sandbox id: {error}"))
+        start_error(format!("cannot use the conversation id {conversation} in a sandbox id: {error}"))
     })
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, SandboxError> {
 
 /// Returns the start error for a workspace that cannot be used.
 pub(crate) fn unusable_workspace(path: &Path, reason: impl std::fmt::Display) -> SandboxError {
-    start_error(format!("the workspace {} cannot be written: {reason}", path.display()))
+    start_error(format!("cannot use the workspace {}: {reason}", path.display()))
 }
 
 /// Returns a start error without logs.
@@ -103,7 +103,7 @@ mod tests {
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
         for path in [folder.path().join("missing"), file, link] {
             let error = check_workspace(&path).unwrap_err().to_string();
-            assert!(error.contains(path.to_str().unwrap()), "{error}");
+            assert!(error.contains(&format!("cannot use the workspace {}: ", path.display())), "{error}");
         }
         assert!(check_workspace(folder.path()).is_ok());
     }

@@ -112,7 +112,7 @@ async fn error_is_one_sentence_and_page_stays_when_a_call_fails() {
         (format!("upload_file('{send}', '/nowhere')"), "there is no file /nowhere"),
         ("tab_focus(3)".to_owned(), "there is no tab 3: there are 1, from 0"),
         ("go_forward()".to_owned(), "there is no such page"),
-        ("goto('http://127.0.0.1:1/')".to_owned(), "cannot be opened: net::ERR_"),
+        ("goto('http://127.0.0.1:1/')".to_owned(), "cannot open the page: net::ERR_"),
     ] {
         let seen = fixture.act(&calls).await;
         seen.failed(sentence).has("The action failed: ");

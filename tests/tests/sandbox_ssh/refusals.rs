@@ -110,7 +110,7 @@ async fn start_error_names_a_home_that_is_not_writable() {
         return;
     };
     let failed = refusal(&backend, backend.config(backend.server())).await;
-    assert_start(&failed, &[".glovebox", "cannot be written", "denied"]);
+    assert_start(&failed, &["cannot write ", ".glovebox", "denied"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

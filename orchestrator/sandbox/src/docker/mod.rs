@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::engine::errors::format_chain;
 use ::engine::sandbox::{
     ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
     SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, Snapshot, SnapshotPurpose, StartProgress,
@@ -134,7 +135,7 @@ impl DockerProvider {
         let (removing, left) = (engine.clone(), sandbox.clone());
         let unfinished = UnfinishedStart::new(&self.installation.removals, async move {
             if let Err(error) = removing.remove(left.as_str()).await {
-                tracing::warn!(sandbox = %left, %error, "removing what a failed start left");
+                tracing::warn!(sandbox = %left, error = format_chain(&error), "cannot clean up after a failed start");
             }
         });
         let start = start::ContainerStart {

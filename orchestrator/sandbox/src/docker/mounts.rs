@@ -38,7 +38,7 @@ pub(super) fn check_targets(volumes: &[Volume]) -> Result<(), SandboxError> {
             path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         if !is_plain || path.starts_with(SERVER_FOLDER) {
             return Err(start_error(format!(
-                "a volume cannot be mounted at {target}: choose a plain path that is not below {SERVER_FOLDER}"
+                "cannot mount a volume at {target}: choose a plain path that is not below {SERVER_FOLDER}"
             )));
         }
     }

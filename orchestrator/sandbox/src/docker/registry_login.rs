@@ -76,7 +76,7 @@ impl RegistryLogin {
                 Self { credentials, problem }
             }
             Err(error) => {
-                let problem = format!("the login for it in {} cannot be had: {error}", config.display());
+                let problem = format!("cannot get its login from {}: {error}", config.display());
                 Self { credentials: None, problem: Some(problem) }
             }
         }

@@ -54,10 +54,10 @@ pub(super) async fn make(
     if let Err(error) = engine.docker.tag_image(&id, Some(tagged)).await {
         let options = RemoveImageOptionsBuilder::default().build();
         if let Err(error) = engine.docker.remove_image(&id, Some(options), None).await {
-            tracing::warn!(image = id, %error, "removing a snapshot that could not be named");
+            tracing::warn!(image = id, %error, "cannot remove a snapshot without a name");
         }
         return Err(match status(&error) {
-            Some(_) => start_error(format!("the snapshot cannot be named {name}: {}", error_message(&error))),
+            Some(_) => start_error(format!("cannot name the snapshot {name}: {}", error_message(&error))),
             None => refused("tag the snapshot of", container, &error),
         });
     }

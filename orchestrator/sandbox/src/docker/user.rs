@@ -115,13 +115,13 @@ fn may_write(path: &Path, user: User) -> bool {
 
 /// Returns the error for a volume whose source is missing or not accessible.
 fn missing_source(path: &Path, error: &io::Error) -> SandboxError {
-    start_error(format!("the volume {} cannot be mounted: {error}; make it first", path.display()))
+    start_error(format!("cannot mount the volume {}: {error}; create it first", path.display()))
 }
 
 /// Returns the error for a volume whose source is not writable.
 fn unwritable_source(path: &Path, reason: impl fmt::Display) -> SandboxError {
     start_error(format!(
-        "the volume {} cannot be written: {reason}; mount it with :ro to only read it",
+        "cannot write the volume {}: {reason}; mount it with :ro to only read it",
         path.display()
     ))
 }

@@ -50,7 +50,7 @@ impl TrustStore {
     pub(super) async fn connector(&self, protocol: Protocol) -> Result<TlsConnector, SandboxError> {
         let roots = self.roots.get_or_try_init(|| self.load()).await?;
         let config = tls::client(Arc::clone(roots), &[protocol.alpn()])
-            .map_err(|error| unavailable(format!("TLS cannot be set up: {error}")))?;
+            .map_err(|error| unavailable(format!("cannot set up TLS: {error}")))?;
         Ok(TlsConnector::from(Arc::new(config)))
     }
 

@@ -159,7 +159,7 @@ impl AvailableKeys {
                     ));
                 }
                 KeyFile::Unusable(reason) => {
-                    keys.problems.push(format!("the key {} cannot be used: {reason}", path.display()));
+                    keys.problems.push(format!("cannot use the key {}: {reason}", path.display()));
                 }
             }
         }

@@ -30,6 +30,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use engine::errors::format_chain;
 use engine::sandbox::{
     ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
     SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
@@ -164,8 +165,10 @@ impl SandboxProvider for SshProvider {
         let unfinished = UnfinishedStart::new(&self.removals, async move {
             let removal = async { self::remote_host(&shared, &owner).await?.remove(&left).await };
             let removed = timeout(CLEANUP_TIMEOUT, removal).await;
-            if let Err(error) = removed.unwrap_or_else(|_| Err(start_error("it takes too long"))) {
-                tracing::warn!(sandbox = %left, %error, "removing what a failed start left");
+            let timed_out =
+                |elapsed| Err(SandboxError::host("remove", format_args!("the sandbox {left}"), elapsed));
+            if let Err(error) = removed.unwrap_or_else(timed_out) {
+                tracing::warn!(sandbox = %left, error = format_chain(&error), "cannot clean up after a failed start");
             }
         });
         let starting = self.start_sandbox(remote_host, &sandbox, spec, unfinished.steps(), on_progress);

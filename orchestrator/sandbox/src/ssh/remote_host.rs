@@ -158,10 +158,10 @@ impl ScriptOutput {
                 "the process {rest} of the sandbox {sandbox} on {destination} does not end when it is killed"
             ),
             "left" => {
-                format!("the folder {rest} on {destination} cannot be removed: {}", self.last_stderr_line())
+                format!("cannot remove the folder {rest} on {destination}: {}", self.last_stderr_line())
             }
             "unwritable" => format!(
-                "{rest} on {destination} cannot be written ({}): make room, or make it writable",
+                "cannot write {rest} on {destination}: {}; make room, or make it writable",
                 self.last_stderr_line()
             ),
             "damaged" => format!("the action server arrived damaged on {destination}: is there room left?"),

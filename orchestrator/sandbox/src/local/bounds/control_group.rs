@@ -69,7 +69,7 @@ impl ControlGroups {
             let _ = fs::remove_dir(hierarchy.group(&name));
             let _ = fs::remove_dir(hierarchy.parent());
         }
-        created.map_err(|error| format!("control groups cannot be created: {error}"))?;
+        created.map_err(|error| format!("cannot create control groups: {error}"))?;
         Ok(groups)
     }
 
