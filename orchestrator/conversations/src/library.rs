@@ -203,7 +203,9 @@ impl Conversations {
                 deleted => deleted?,
             }
         }
-        Ok(self.store.remove(id).await?)
+        self.store.remove(id).await?;
+        self.running.notify();
+        Ok(())
     }
 
     async fn delete_sandbox(

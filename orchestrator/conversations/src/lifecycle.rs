@@ -160,16 +160,26 @@ impl Conversations {
         self.running.with(id, |running| running.conversation.state()).ok()
     }
 
-    /// Returns a receiver that changes whenever a conversation starts or stops running in this process.
+    /// Returns a receiver that changes whenever a conversation starts or stops running in this process, or is deleted or changed
+    /// while it does not run.
     pub(crate) fn watch_running(&self) -> watch::Receiver<()> {
         self.running.watch()
     }
 
-    /// Waits until the state of a running conversation matches, or the conversation is closed.
-    pub(crate) async fn wait_for(&self, id: &ConversationId, matches: impl FnMut(&State) -> bool) {
-        if let Ok(conversation) = self.running.with(id, |running| Arc::clone(&running.conversation)) {
-            conversation.wait_for(matches).await;
-        }
+    /// Waits until the state of a running conversation matches, or the conversation is closed. Returns its last state. `None` if
+    /// it does not run.
+    pub(crate) async fn wait_for(
+        &self,
+        id: &ConversationId,
+        matches: impl FnMut(&State) -> bool,
+    ) -> Option<Arc<State>> {
+        let conversation = self.running.with(id, |running| Arc::clone(&running.conversation)).ok()?;
+        Some(conversation.wait_for(matches).await)
+    }
+
+    /// Whether the task of a running conversation has ended by itself.
+    pub(crate) fn has_failed(&self, id: &ConversationId) -> bool {
+        self.running.with(id, |running| running.conversation.is_closed()).unwrap_or(false)
     }
 
     /// Whether a running conversation continues only with an input of the user, or has failed.
@@ -259,7 +269,9 @@ impl Conversations {
         let stored = self.open(id).await?;
         let titled = Record::from(ConversationTitled { title: first_line(title) });
         let event = Event::new(stored.state.next_id, clock::now(), EventSource::Environment, titled);
-        Ok(self.store.append(id, &[event]).await?)
+        self.store.append(id, &[event]).await?;
+        self.running.notify();
+        Ok(())
     }
 
     /// Stops a running conversation's agent. An action in flight is cancelled.

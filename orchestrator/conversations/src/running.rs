@@ -58,16 +58,21 @@ pub(crate) struct RunningConversations {
 impl RunningConversations {
     pub(crate) fn insert(&self, running: RunningConversation) {
         self.lock().insert(running.claim.id().clone(), running);
-        self.changed.send_replace(());
+        self.notify();
     }
 
     pub(crate) fn remove(&self, id: &ConversationId) -> Result<RunningConversation, ConversationsError> {
         let removed = self.lock().remove(id);
-        self.changed.send_replace(());
+        self.notify();
         removed.ok_or_else(|| ConversationsError::NotRunning(id.clone()))
     }
 
-    /// Returns a receiver that changes whenever a conversation is added or removed.
+    /// Wakes the receivers of [`watch`](Self::watch), because a conversation that does not run has changed.
+    pub(crate) fn notify(&self) {
+        self.changed.send_replace(());
+    }
+
+    /// Returns a receiver that changes whenever a conversation is added or removed, and on request.
     pub(crate) fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

@@ -31,7 +31,7 @@ impl EventBatch {
             first: first.id,
             first_at: first.timestamp.clone(),
             last_at: last.timestamp.clone(),
-            rows: rows.map_err(|error| failed("writing events as JSON", error))?,
+            rows: rows.map_err(|error| failed("write events as JSON", error))?,
         }))
     }
 

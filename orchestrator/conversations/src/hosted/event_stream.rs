@@ -22,7 +22,7 @@ pub struct EventStream {
 
 /// Where the next event comes from.
 enum Source {
-    /// The store, whose events up to `end` are read before the conversation is followed.
+    /// A page of the store. The conversation is followed once all stored events are read.
     Store(VecDeque<Event>),
     /// The running conversation.
     Follower(Box<Follower>),
@@ -37,7 +37,7 @@ impl EventStream {
     /// this process; later updates follow once it runs again.
     ///
     /// # Errors
-    /// [`ConversationsError::Store`] if the log cannot be read.
+    /// [`ConversationsError::Unknown`] once the conversation is deleted, [`ConversationsError::Store`] if the log cannot be read.
     pub async fn next(&mut self) -> Result<ConversationUpdate, ConversationsError> {
         loop {
             match &mut self.source {
@@ -74,6 +74,7 @@ impl EventStream {
         match conversations.follow(&self.id, options).await {
             Ok(follower) if !follower.is_closed() => self.source = Source::Follower(Box::new(follower)),
             Ok(_) | Err(ConversationsError::NotRunning(_)) => {
+                conversations.event_count(&self.id).await?;
                 // An error means that the conversations are dropped, which this stream prevents.
                 let _ = changes.changed().await;
             }

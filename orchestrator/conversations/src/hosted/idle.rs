@@ -1,44 +1,65 @@
 //! Closes conversations that are at rest.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::{ConversationId, EventId};
-use tokio::time::timeout;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{sleep, timeout};
 
 use super::HostedConversations;
 use crate::{CloseReason, ConversationUpdate, ConversationsError, FollowOptions, Follower};
 
+/// Delay before a log is read again that could not be read.
+const FOLLOW_RETRY_DELAY: Duration = Duration::from_secs(5);
+
 impl HostedConversations {
-    /// Closes a running conversation once it is at rest for the configured time, or has failed.
+    /// Closes a running conversation once it is at rest for the configured time, or has failed. Returns its slot when it no
+    /// longer runs.
     pub(super) async fn close_when_idle(
         self: &Arc<Self>,
         id: &ConversationId,
+        slot: OwnedSemaphorePermit,
     ) -> Result<(), ConversationsError> {
         let from = self.conversations.state(id).map_or(EventId::FIRST, |state| state.next_id);
         let options = FollowOptions { from, auto_continue: false };
         // The first follower also sends the messages of a replayed user.
-        let follower = self.conversations.follow(id, options).await?;
+        let follower = match self.conversations.follow(id, options).await {
+            Ok(follower) => follower,
+            Err(error) => {
+                // Otherwise nothing would ever close it.
+                drop(self.conversations.close(id, CloseReason::Shutdown).await);
+                return Err(error);
+            }
+        };
         let (this, id) = (Arc::clone(self), id.clone());
         self.tasks.spawn(async move {
-            tokio::select! {
-                () = this.shutdown.cancelled() => return,
-                () = this.wait_until_idle(follower) => {}
-            }
-            let lock = this.change_lock(&id);
-            let _changing = lock.lock().await;
-            // A message may have arrived meanwhile.
-            if this.conversations.is_at_rest(&id)
-                && let Err(error) = this.conversations.close(&id, CloseReason::AtRest).await
-            {
-                tracing::warn!(conversation = %id, %error, "closed a conversation that had failed");
-            }
+            let _slot = slot;
+            this.close_followed(&id, follower).await;
         });
         Ok(())
     }
 
+    async fn close_followed(&self, id: &ConversationId, mut follower: Follower) {
+        loop {
+            tokio::select! {
+                () = self.shutdown.cancelled() => return,
+                () = self.wait_until_idle(&mut follower) => {}
+            }
+            let lock = self.change_lock(id);
+            let _changing = lock.lock().await;
+            // It may have been closed, and opened again with another follower.
+            let is_replaced = follower.is_closed() && !self.conversations.has_failed(id);
+            // Not closed if a message has arrived meanwhile.
+            if is_replaced || self.close_at_rest(id).await {
+                return;
+            }
+        }
+    }
+
     /// Returns once nothing happens for the configured time while the conversation is at rest, or once it is closed.
-    async fn wait_until_idle(&self, mut follower: Follower) {
-        let mut is_at_rest = false;
+    async fn wait_until_idle(&self, follower: &mut Follower) {
+        let mut is_at_rest = follower.is_at_rest();
         loop {
             let update = if is_at_rest {
                 match timeout(self.options.close_delay, follower.next()).await {
@@ -54,8 +75,8 @@ impl HostedConversations {
                 Ok(ConversationUpdate::Closed) => return,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot follow a conversation");
-                    return;
+                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot follow a conversation");
+                    sleep(FOLLOW_RETRY_DELAY).await;
                 }
             }
         }

@@ -5,6 +5,7 @@ mod factory;
 mod idle;
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use engine::conversation::State;
 use futures_util::stream::{self, StreamExt as _};
 use protocol::action::MessageAction;
 use protocol::{AgentState, ConversationId, EventId};
-use tokio::time::timeout;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,8 +29,14 @@ pub use factory::{ComposedConversation, ConversationFactory, ConversationRequest
 /// Time for an agent to stop before its conversation is closed without waiting for it.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Number of conversations that are resumed or closed concurrently.
+/// Number of conversations that are closed concurrently.
 const CONCURRENT_CHANGES: usize = 8;
+
+/// Time for a conversation that was closed to return its slot.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Delay before an interrupted conversation is resumed again while the maximum number runs.
+const RESUME_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Settings of [`HostedConversations`].
 #[derive(Debug, Clone)]
@@ -44,7 +52,9 @@ pub struct HostedConversations {
     conversations: Conversations,
     factory: Arc<dyn ConversationFactory>,
     options: HostingOptions,
-    /// One lock per conversation that is being opened or closed. A blocking mutex, because it is never held across an await.
+    /// One for each conversation that may run.
+    slots: Arc<Semaphore>,
+    /// One lock per conversation that is being changed. A blocking mutex, because it is never held across an await.
     changing: Mutex<BTreeMap<ConversationId, Weak<tokio::sync::Mutex<()>>>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -57,10 +67,12 @@ impl HostedConversations {
         factory: Arc<dyn ConversationFactory>,
         options: HostingOptions,
     ) -> Arc<Self> {
+        let slots = Arc::new(Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)));
         Arc::new(Self {
             conversations,
             factory,
             options,
+            slots,
             changing: Mutex::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -72,7 +84,7 @@ impl HostedConversations {
         &self.conversations
     }
 
-    /// Starts a new conversation. Its sandbox is created in the background.
+    /// Starts a new conversation, and stores its first message. Its sandbox is created in the background.
     ///
     /// # Errors
     /// [`ConversationsError::TooManyRunning`], [`ConversationsError::Host`], or an error of the store.
@@ -80,23 +92,20 @@ impl HostedConversations {
         self: &Arc<Self>,
         request: ConversationRequest,
     ) -> Result<ConversationId, ConversationsError> {
-        let this = Arc::clone(self);
-        let creating = async move {
-            this.make_room().await?;
-            let id = Conversations::new_id();
+        self.change(&Conversations::new_id(), |this, id| async move {
+            let slot = this.acquire_slot().await?;
             let mut claim = this.conversations.create(id.clone()).await?;
             let new = this.factory.compose_new(&mut claim, request).await?;
             let has_message = matches!(new.task, InitialTask::Message(_));
             this.conversations.start(claim, new).await?;
-            this.close_when_idle(&id).await?;
-            // So that whoever learns the id finds the conversation in the store.
+            this.close_when_idle(&id, slot).await?;
             let is_stored = |state: &State| {
                 state.started.is_some() && (!has_message || state.last_user_message.is_some())
             };
-            this.conversations.wait_for(&id, is_stored).await;
+            this.wait_until_stored(&id, is_stored).await?;
             Ok(id)
-        };
-        self.complete(creating).await
+        })
+        .await
     }
 
     /// Runs a stored conversation. An agent that was at work continues, one that was stopped waits for a message. Does nothing
@@ -106,23 +115,34 @@ impl HostedConversations {
     /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], [`ConversationsError::TooManyRunning`],
     /// [`ConversationsError::Host`], or an error of the store.
     pub async fn start(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.open(id, ResumeRequest { is_held: true, ..ResumeRequest::default() }).await.map(drop)
+        self.change(id, move |this, id| async move {
+            let request = ResumeRequest { is_held: true, ..ResumeRequest::default() };
+            this.open(&id, request).await.map(drop)
+        })
+        .await
     }
 
-    /// Sends a message as the user. Runs the conversation if it is not running.
+    /// Sends a message as the user, and returns once it is stored. Runs the conversation if it is not running.
     ///
     /// # Errors
-    /// See [`start`](Self::start); [`ConversationsError::Conversation`] if the conversation is busy.
+    /// See [`start`](Self::start); [`ConversationsError::Conversation`] if the conversation is busy or fails.
     pub async fn send_message(
         self: &Arc<Self>,
         id: &ConversationId,
         message: MessageAction,
     ) -> Result<(), ConversationsError> {
-        let request = ResumeRequest { message: Some(message.clone()), ..ResumeRequest::default() };
-        match self.open(id, request).await? {
-            Opened::Now => Ok(()),
-            Opened::Before => self.conversations.send_message(id, message),
-        }
+        self.change(id, move |this, id| async move {
+            let request = ResumeRequest { message: Some(message.clone()), ..ResumeRequest::default() };
+            let from = match this.open(&id, request).await? {
+                Opened::Now { from } => from,
+                Opened::Before(state) => {
+                    this.conversations.send_message(&id, message)?;
+                    state.next_id
+                }
+            };
+            this.wait_until_stored(&id, |state| state.last_user_message >= Some(from)).await
+        })
+        .await
     }
 
     /// Changes the state of the agent as the user. Runs the conversation if it is not running. States that a user cannot
@@ -135,35 +155,22 @@ impl HostedConversations {
         id: &ConversationId,
         state: AgentState,
     ) -> Result<(), ConversationsError> {
-        match state {
-            // A conversation that does not run has nothing to stop.
-            AgentState::Stopped | AgentState::Paused if !self.conversations.is_running(id) => Ok(()),
-            AgentState::Stopped => self.conversations.stop(id),
-            AgentState::Paused => self.conversations.pause(id),
-            AgentState::Running => match self.open(id, ResumeRequest::default()).await? {
-                Opened::Now => Ok(()),
-                Opened::Before => self.conversations.continue_agent(id),
-            },
-            AgentState::UserConfirmed => self.confirm(id, UserDecision::Approve).await,
-            AgentState::UserRejected => self.confirm(id, UserDecision::Reject(String::new())).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// Decides on the action that awaits confirmation. Runs the conversation if it is not running.
-    ///
-    /// # Errors
-    /// See [`start`](Self::start); [`ConversationsError::NothingToDecide`].
-    pub async fn confirm(
-        self: &Arc<Self>,
-        id: &ConversationId,
-        decision: UserDecision,
-    ) -> Result<(), ConversationsError> {
-        let request = ResumeRequest { decision: Some(decision.clone()), ..ResumeRequest::default() };
-        match self.open(id, request).await? {
-            Opened::Now => Ok(()),
-            Opened::Before => self.conversations.confirm(id, None, decision),
-        }
+        self.change(id, move |this, id| async move {
+            match state {
+                // A conversation that does not run has nothing to stop.
+                AgentState::Stopped | AgentState::Paused if !this.conversations.is_running(&id) => Ok(()),
+                AgentState::Stopped => this.conversations.stop(&id),
+                AgentState::Paused => this.conversations.pause(&id),
+                AgentState::Running => match this.open(&id, ResumeRequest::default()).await? {
+                    Opened::Now { .. } => Ok(()),
+                    Opened::Before(_) => this.conversations.continue_agent(&id),
+                },
+                AgentState::UserConfirmed => this.decide(&id, UserDecision::Approve).await,
+                AgentState::UserRejected => this.decide(&id, UserDecision::Reject(String::new())).await,
+                _ => Ok(()),
+            }
+        })
+        .await
     }
 
     /// Stops the agent and closes the conversation. Succeeds if it is not running.
@@ -171,26 +178,7 @@ impl HostedConversations {
     /// # Errors
     /// [`ConversationsError::Unknown`], or an error of the store or of the conversation's task.
     pub async fn stop(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
-        let (this, id) = (Arc::clone(self), id.clone());
-        let stopping = async move {
-            let lock = this.change_lock(&id);
-            let _changing = lock.lock().await;
-            this.stop_now(&id).await
-        };
-        self.complete(stopping).await
-    }
-
-    /// Stops a conversation whose change lock is held.
-    async fn stop_now(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        if !self.conversations.is_running(id) {
-            return self.conversations.event_count(id).await.map(drop);
-        }
-        self.conversations.stop(id)?;
-        let stopped = self.conversations.wait_for(id, |state| !state.is_working());
-        if timeout(STOP_GRACE_PERIOD, stopped).await.is_err() {
-            tracing::warn!(conversation = %id, "the agent does not stop: closing its conversation");
-        }
-        self.conversations.close(id, CloseReason::Interrupted).await.map(drop)
+        self.change(id, move |this, id| async move { this.stop_agent(&id).await }).await
     }
 
     /// Stops a conversation, and deletes it with its sandbox and its own workspace.
@@ -198,34 +186,36 @@ impl HostedConversations {
     /// # Errors
     /// See [`Conversations::delete`].
     pub async fn delete(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
-        let (this, id) = (Arc::clone(self), id.clone());
-        let deleting = async move {
-            // Held to the end, so that a concurrent start finds no conversation.
-            let lock = this.change_lock(&id);
-            let _changing = lock.lock().await;
-            this.stop_now(&id).await?;
+        self.change(id, move |this, id| async move {
+            this.stop_agent(&id).await?;
             let find_provider = |runtime: &str| this.factory.provider(runtime);
             let mode = DeleteMode::KeepOnFailure;
             this.conversations.delete(&id, mode, &find_provider, &mut |_| {}).await
-        };
-        self.complete(deleting).await
+        })
+        .await
     }
 
     /// Sets the title of a conversation.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or an error of the store.
-    pub async fn set_title(&self, id: &ConversationId, title: &str) -> Result<(), ConversationsError> {
-        let lock = self.change_lock(id);
-        let _changing = lock.lock().await;
-        if self.conversations.is_running(id) {
-            self.conversations.set_title(id, title)
-        } else {
-            self.conversations.set_stored_title(id, title).await
-        }
+    pub async fn set_title(
+        self: &Arc<Self>,
+        id: &ConversationId,
+        title: &str,
+    ) -> Result<(), ConversationsError> {
+        let title = title.to_owned();
+        self.change(id, move |this, id| async move {
+            match this.conversations.is_running(&id) {
+                true => this.conversations.set_title(&id, &title),
+                false => this.conversations.set_stored_title(&id, &title).await,
+            }
+        })
+        .await
     }
 
-    /// Runs all conversations whose process ended while their agent worked. Returns those that cannot be resumed.
+    /// Runs all conversations whose process ended while their agent worked. Waits for others to end while the maximum number
+    /// runs. Returns those that cannot be resumed.
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
@@ -235,11 +225,14 @@ impl HostedConversations {
         let statuses = vec![ConversationStatus::Interrupted];
         let filter = ConversationFilter { statuses, ..ConversationFilter::default() };
         let interrupted = self.conversations.list(&filter).await?;
-        let ids = interrupted.into_iter().filter_map(|entry| Some(entry.summary?.id));
         let mut failed = Vec::new();
-        for id in ids {
-            if let Err(error) = self.start(&id).await {
-                failed.push((id, error));
+        for id in interrupted.into_iter().filter_map(|entry| Some(entry.summary?.id)) {
+            loop {
+                match self.start(&id).await {
+                    Err(ConversationsError::TooManyRunning(_)) => sleep(RESUME_RETRY_DELAY).await,
+                    Err(error) => break failed.push((id, error)),
+                    Ok(()) => break,
+                }
             }
         }
         Ok(failed)
@@ -259,63 +252,139 @@ impl HostedConversations {
         stream::iter(closing).buffer_unordered(CONCURRENT_CHANGES).collect::<()>().await;
     }
 
-    /// Runs a stored conversation with a request, unless it runs already.
-    async fn open(
+    /// Changes a conversation, one change at a time. Completes the change even if the caller is cancelled, for example because
+    /// its client disconnects.
+    async fn change<T, F>(
         self: &Arc<Self>,
         id: &ConversationId,
-        request: ResumeRequest,
-    ) -> Result<Opened, ConversationsError> {
-        if self.conversations.is_running(id) {
-            return Ok(Opened::Before);
-        }
+        change: impl FnOnce(Arc<Self>, ConversationId) -> F + Send + 'static,
+    ) -> Result<T, ConversationsError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ConversationsError>> + Send + 'static,
+    {
         let (this, id) = (Arc::clone(self), id.clone());
-        let opening = async move {
+        let changing = self.tasks.spawn(async move {
             let lock = this.change_lock(&id);
             let _changing = lock.lock().await;
-            if this.conversations.is_running(&id) {
-                return Ok(Opened::Before);
-            }
-            this.make_room().await?;
-            let mut stored = this.conversations.open(&id).await?;
-            stored.check(&request)?;
-            let composed = this.factory.compose_stored(&mut stored).await?;
-            let ComposedConversation { parts, confirmation } = composed;
-            this.conversations.resume(stored, parts, request, confirmation).await?;
-            this.close_when_idle(&id).await?;
-            Ok(Opened::Now)
-        };
-        self.complete(opening).await
+            change(Arc::clone(&this), id).await
+        });
+        changing.await.map_err(|panic| HostError::Failed(panic.into()))?
     }
 
-    /// Completes a change even if the caller is cancelled, for example because its client disconnects.
-    async fn complete<T: Send + 'static>(
-        &self,
-        change: impl Future<Output = Result<T, ConversationsError>> + Send + 'static,
-    ) -> Result<T, ConversationsError> {
-        self.tasks.spawn(change).await.map_err(|panic| HostError::Failed(panic.into()))?
-    }
-
-    /// Closes the conversation that is at rest for the longest time if the maximum number runs.
-    async fn make_room(&self) -> Result<(), ConversationsError> {
-        if self.shutdown.is_cancelled() {
-            return Err(ConversationsError::ShuttingDown);
-        }
-        if self.conversations.running().len() < self.options.max_running {
-            return Ok(());
-        }
-        match self.conversations.longest_at_rest() {
-            Some(id) => self.conversations.close(&id, CloseReason::AtRest).await.map(drop),
-            None => Err(ConversationsError::TooManyRunning(self.options.max_running)),
-        }
-    }
-
-    /// Returns the lock under which a conversation is opened and closed.
+    /// Returns the lock under which a conversation is changed.
     fn change_lock(&self, id: &ConversationId) -> Arc<tokio::sync::Mutex<()>> {
         let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         changing.retain(|_, lock| lock.strong_count() > 0);
         let lock = changing.get(id).and_then(Weak::upgrade).unwrap_or_default();
         changing.insert(id.clone(), Arc::downgrade(&lock));
         lock
+    }
+
+    /// Runs a stored conversation with a request, unless it runs already. The conversation is being changed.
+    async fn open(
+        self: &Arc<Self>,
+        id: &ConversationId,
+        request: ResumeRequest,
+    ) -> Result<Opened, ConversationsError> {
+        if let Some(state) = self.conversations.state(id) {
+            return Ok(Opened::Before(state));
+        }
+        let slot = self.acquire_slot().await?;
+        let mut stored = self.conversations.open(id).await?;
+        stored.check(&request)?;
+        let from = stored.state.next_id;
+        let ComposedConversation { parts, confirmation } = self.factory.compose_stored(&mut stored).await?;
+        self.conversations.resume(stored, parts, request, confirmation).await?;
+        self.close_when_idle(id, slot).await?;
+        Ok(Opened::Now { from })
+    }
+
+    /// Decides on the action that awaits confirmation. The conversation is being changed.
+    async fn decide(
+        self: &Arc<Self>,
+        id: &ConversationId,
+        decision: UserDecision,
+    ) -> Result<(), ConversationsError> {
+        let request = ResumeRequest { decision: Some(decision.clone()), ..ResumeRequest::default() };
+        match self.open(id, request).await? {
+            Opened::Now { .. } => Ok(()),
+            Opened::Before(_) => self.conversations.confirm(id, None, decision),
+        }
+    }
+
+    /// Stops the agent and closes the conversation. The conversation is being changed.
+    async fn stop_agent(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+        if !self.conversations.is_running(id) {
+            return self.conversations.event_count(id).await.map(drop);
+        }
+        self.conversations.stop(id)?;
+        let stopped = self.conversations.wait_for(id, |state| !state.is_working());
+        if timeout(STOP_GRACE_PERIOD, stopped).await.is_err() {
+            tracing::warn!(conversation = %id, "the agent does not stop: closing its conversation");
+        }
+        self.conversations.close(id, CloseReason::Interrupted).await.map(drop)
+    }
+
+    /// Waits until the state shows that an input is stored. If the conversation fails instead, closes it and returns why.
+    async fn wait_until_stored(
+        &self,
+        id: &ConversationId,
+        is_stored: impl Fn(&State) -> bool,
+    ) -> Result<(), ConversationsError> {
+        let state = self.conversations.wait_for(id, &is_stored).await;
+        if state.is_some_and(|state| is_stored(&state)) {
+            return Ok(());
+        }
+        self.conversations.close(id, CloseReason::AtRest).await?;
+        Err(ConversationsError::NotRunning(id.clone()))
+    }
+
+    /// Returns the right to run a conversation. If the maximum number runs, closes the one that has waited longest for its user.
+    async fn acquire_slot(self: &Arc<Self>) -> Result<OwnedSemaphorePermit, ConversationsError> {
+        if self.shutdown.is_cancelled() {
+            return Err(ConversationsError::ShuttingDown);
+        }
+        let too_many = || ConversationsError::TooManyRunning(self.options.max_running);
+        let mut acquiring = pin!(Arc::clone(&self.slots).acquire_owned());
+        tokio::select! {
+            // Polled first, so that this caller is the first in the queue when a slot becomes free.
+            biased;
+            slot = &mut acquiring => return slot.map_err(|_| ConversationsError::ShuttingDown),
+            has_closed = self.close_longest_at_rest() => if !has_closed {
+                return Err(too_many());
+            },
+        }
+        // Its task is about to return the slot.
+        match timeout(SLOT_TIMEOUT, acquiring).await {
+            Ok(slot) => slot.map_err(|_| ConversationsError::ShuttingDown),
+            Err(_) => Err(too_many()),
+        }
+    }
+
+    /// Closes the conversation that has waited longest for its user. Returns whether there was one.
+    async fn close_longest_at_rest(self: &Arc<Self>) -> bool {
+        while let Some(id) = self.conversations.longest_at_rest() {
+            if self
+                .change(&id, |this, id| async move { Ok(this.close_at_rest(&id).await) })
+                .await
+                .unwrap_or(false)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Closes a conversation if it is at rest or has failed. Returns whether it did. The conversation is being changed.
+    async fn close_at_rest(&self, id: &ConversationId) -> bool {
+        if !self.conversations.is_at_rest(id) {
+            return false;
+        }
+        if let Err(error) = self.conversations.close(id, CloseReason::AtRest).await {
+            tracing::warn!(conversation = %id, error = &error as &dyn std::error::Error, "closed a failed conversation");
+        }
+        true
     }
 
     /// Returns the state of a running conversation. `None` if it does not run in this process.
@@ -339,8 +408,8 @@ impl HostedConversations {
 
 /// When a conversation was opened.
 enum Opened {
-    /// It was running already, and has not received the request.
-    Before,
-    /// It was opened with the request.
-    Now,
+    /// It was running already in this state, and has not received the request.
+    Before(Arc<State>),
+    /// It was opened with the request. Its first new event is `from`.
+    Now { from: EventId },
 }

@@ -1,6 +1,7 @@
 //! Conversations of a server, with a factory of the engine's fakes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,12 +10,13 @@ use conversations::{
     ConversationsError, HostError, HostedConversations, HostingOptions, InitialTask, NewConversation,
     NoWorkspaces, ProcessLocks, StoredConversation,
 };
-use engine::events::EventStore as _;
+use engine::events::{ConversationList, ConversationSummary, EventStore, StoreError};
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
+use futures_util::future::join_all;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
-use protocol::{AgentState, ConversationId, EventId};
+use protocol::{AgentState, ConversationId, Event, EventBody, EventId, Record};
 
 use super::{embedded, message};
 
@@ -49,8 +51,52 @@ impl ConversationFactory for GreeterFactory {
     }
 }
 
+/// A store on a disk that may be full.
+#[derive(Default)]
+struct FullableStore {
+    logs: MemoryStore,
+    is_full: AtomicBool,
+}
+
+#[async_trait]
+impl EventStore for FullableStore {
+    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+        match self.is_full.load(Ordering::Relaxed) {
+            true => {
+                Err(StoreError::Storage { operation: "append events", source: "the disk is full".into() })
+            }
+            false => self.logs.append(conversation, events).await,
+        }
+    }
+
+    async fn read(
+        &self,
+        conversation: &ConversationId,
+        from: EventId,
+        limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.logs.read(conversation, from, limit).await
+    }
+
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+        self.logs.find(conversation).await
+    }
+
+    async fn conversations(&self) -> Result<ConversationList, StoreError> {
+        self.logs.conversations().await
+    }
+
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        self.logs.remove(conversation).await
+    }
+}
+
 /// A server's conversations in a store that outlives it.
-fn hosted(store: &Arc<MemoryStore>, max_running: usize, close_delay: Duration) -> Arc<HostedConversations> {
+fn hosted<S: EventStore + 'static>(
+    store: &Arc<S>,
+    max_running: usize,
+    close_delay: Duration,
+) -> Arc<HostedConversations> {
     let (store, locks) = (Arc::clone(store), Arc::new(ProcessLocks::default()));
     let conversations = Conversations::new(store, locks, Arc::new(NoWorkspaces));
     let options = HostingOptions { max_running, close_delay };
@@ -78,7 +124,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 #[tokio::test(start_paused = true)]
 async fn conversation_at_rest_is_closed_and_opened_by_a_message() {
-    let hosted = hosted(&Arc::default(), 10, LONG);
+    let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
     let id = greeting(&hosted).await;
     until(&hosted, &id, AgentState::AwaitingUserInput).await;
     assert!(hosted.state(&id).is_some());
@@ -102,7 +148,7 @@ async fn created_conversation_is_in_the_store() {
 
 #[tokio::test]
 async fn conversation_that_waited_longest_makes_room() {
-    let hosted = hosted(&Arc::default(), 2, LONG);
+    let hosted = hosted(&Arc::<MemoryStore>::default(), 2, LONG);
     let (first, second) = (greeting(&hosted).await, greeting(&hosted).await);
     until(&hosted, &first, AgentState::AwaitingUserInput).await;
     until(&hosted, &second, AgentState::AwaitingUserInput).await;
@@ -121,7 +167,7 @@ async fn messages_to_a_stored_conversation_open_it_once() {
     assert!(matches!(first.send_message(&id, message("late")).await, Err(ConversationsError::ShuttingDown)));
     let second = hosted(&store, 10, LONG);
     let sent = (0..8).map(|_| second.send_message(&id, message("Hello.")));
-    for result in futures_util::future::join_all(sent).await {
+    for result in join_all(sent).await {
         result.unwrap();
     }
     until(&second, &id, AgentState::Finished).await;
@@ -130,7 +176,7 @@ async fn messages_to_a_stored_conversation_open_it_once() {
 
 #[tokio::test]
 async fn stream_continues_across_stop_and_start() {
-    let hosted = hosted(&Arc::default(), 10, LONG);
+    let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
     let id = greeting(&hosted).await;
     let mut stream = hosted.stream(&id, EventId::FIRST).await.unwrap();
     let mut ids = Vec::new();
@@ -155,7 +201,7 @@ async fn stream_continues_across_stop_and_start() {
 
 #[tokio::test]
 async fn title_is_replaced_while_running_and_while_stored() {
-    let hosted = hosted(&Arc::default(), 10, LONG);
+    let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
     let id = greeting(&hosted).await;
     until(&hosted, &id, AgentState::AwaitingUserInput).await;
     for title in ["While running", "While stored"] {
@@ -166,4 +212,95 @@ async fn title_is_replaced_while_running_and_while_stored() {
     }
     hosted.delete(&id).await.unwrap();
     assert!(matches!(hosted.stop(&id).await, Err(ConversationsError::Unknown(_))));
+}
+
+#[tokio::test]
+async fn input_that_cannot_be_stored_is_an_error() {
+    let store = Arc::new(FullableStore::default());
+    let hosted = hosted(&store, 10, LONG);
+    let running = greeting(&hosted).await;
+    until(&hosted, &running, AgentState::AwaitingUserInput).await;
+    let stored = greeting(&hosted).await;
+    until(&hosted, &stored, AgentState::AwaitingUserInput).await;
+    hosted.stop(&stored).await.unwrap();
+    store.is_full.store(true, Ordering::Relaxed);
+    for id in [&running, &stored] {
+        let sent = hosted.send_message(id, message("Ada")).await;
+        assert!(matches!(sent, Err(ConversationsError::Conversation(_))), "{sent:?}");
+        assert!(hosted.state(id).is_none());
+    }
+    let request = ConversationRequest { message: Some(message("Greet me.")), ..Default::default() };
+    let created = hosted.create(request).await;
+    assert!(matches!(created, Err(ConversationsError::Conversation(_))), "{created:?}");
+    assert_eq!(store.conversations().await.unwrap().conversations.len(), 2);
+    store.is_full.store(false, Ordering::Relaxed);
+    for id in [&running, &stored] {
+        hosted.send_message(id, message("Ada")).await.unwrap();
+        until(&hosted, id, AgentState::Finished).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn accepted_message_is_answered_when_its_conversation_makes_room() {
+    for _ in 0..50 {
+        let hosted = hosted(&Arc::<MemoryStore>::default(), 1, LONG);
+        let id = greeting(&hosted).await;
+        until(&hosted, &id, AgentState::AwaitingUserInput).await;
+        let (sent, created) = tokio::join!(
+            hosted.send_message(&id, message("Ada")),
+            hosted.create(ConversationRequest::default())
+        );
+        for result in [sent.as_ref().err(), created.as_ref().err()].into_iter().flatten() {
+            assert!(matches!(result, ConversationsError::TooManyRunning(1)), "{result}");
+        }
+        if sent.is_ok() {
+            let mut stream = hosted.stream(&id, EventId::FIRST).await.unwrap();
+            let is_finished = |event: &Event| serde_json::to_value(event).unwrap()["action"] == "finish";
+            while !matches!(stream.next().await.unwrap(), ConversationUpdate::Event(event) if is_finished(&event))
+            {
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn maximum_of_running_conversations_is_never_exceeded() {
+    let hosted = hosted(&Arc::<MemoryStore>::default(), 2, LONG);
+    let creations = join_all((0..20).map(|_| hosted.create(ConversationRequest::default())));
+    let watch = async {
+        loop {
+            assert!(hosted.conversations().running().len() <= 2);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        created = creations => assert!(created.iter().any(Result::is_ok)),
+        () = watch => {}
+    }
+}
+
+#[tokio::test]
+async fn stream_of_a_stored_conversation_has_its_new_title_and_its_end() {
+    let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
+    let id = greeting(&hosted).await;
+    until(&hosted, &id, AgentState::AwaitingUserInput).await;
+    hosted.stop(&id).await.unwrap();
+    let end = EventId(hosted.conversations().event_count(&id).await.unwrap());
+    let mut stream = hosted.stream(&id, end).await.unwrap();
+    let (event, ()) = tokio::join!(stream.next(), async {
+        tokio::task::yield_now().await;
+        hosted.set_title(&id, "New title").await.unwrap();
+    });
+    let ConversationUpdate::Event(Event {
+        body: EventBody::Record(Record::ConversationTitled(titled)), ..
+    }) = event.unwrap()
+    else {
+        panic!("no title");
+    };
+    assert_eq!(titled.title, "New title");
+    let (ended, ()) = tokio::join!(stream.next(), async {
+        tokio::task::yield_now().await;
+        hosted.delete(&id).await.unwrap();
+    });
+    assert!(matches!(ended, Err(ConversationsError::Unknown(_))), "{ended:?}");
 }
