@@ -241,7 +241,7 @@ async fn input_that_cannot_be_stored_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn accepted_message_is_answered_when_its_conversation_makes_room() {
+async fn accepted_message_is_answered_although_room_is_made() {
     for _ in 0..50 {
         let hosted = hosted(&Arc::<MemoryStore>::default(), 1, LONG);
         let id = greeting(&hosted).await;
@@ -280,7 +280,7 @@ async fn maximum_of_running_conversations_is_never_exceeded() {
 }
 
 #[tokio::test]
-async fn stream_of_a_stored_conversation_has_its_new_title_and_its_end() {
+async fn stream_of_a_stored_conversation_has_its_title_and_end() {
     let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
     let id = greeting(&hosted).await;
     until(&hosted, &id, AgentState::AwaitingUserInput).await;
