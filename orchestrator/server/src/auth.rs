@@ -10,10 +10,14 @@ use ring::digest::{Digest, SHA256, digest};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::ApiError;
+use crate::socket_io;
 use crate::state::ServerState;
 
 /// V0's header of the key.
 const KEY_HEADER: &str = "x-session-api-key";
+
+/// V0's parameter of the key, for sockets only.
+const KEY_PARAMETER: &str = "session_api_key";
 
 /// The server's key. Only its hash is kept, so that a comparison takes the same time for each wrong key.
 pub(crate) struct ApiKey(Digest);
@@ -35,6 +39,12 @@ impl ApiKey {
         let own = headers.get(KEY_HEADER).map(|value| value.as_bytes());
         own.or(bearer).is_some_and(|given| self.is(given))
     }
+
+    /// Whether the query has the key.
+    fn is_in_query(&self, query: &str) -> bool {
+        form_urlencoded::parse(query.as_bytes())
+            .any(|(name, value)| name == KEY_PARAMETER && self.is(value.as_bytes()))
+    }
 }
 
 /// Rejects requests without the key.
@@ -47,6 +57,21 @@ pub(crate) async fn require_key(
         return Err(ApiError::NoKey);
     }
     state.record_request();
+    Ok(next.run(request).await)
+}
+
+/// Rejects requests of sockets without the key, before anything that they send is buffered. Browsers cannot set headers of
+/// sockets, so the key may be in the query.
+pub(crate) async fn require_socket_key(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let is_socket = request.uri().path().starts_with(socket_io::PATH);
+    let query = request.uri().query().unwrap_or_default();
+    if is_socket && !state.key.is_in(request.headers()) && !state.key.is_in_query(query) {
+        return Err(ApiError::NoKey);
+    }
     Ok(next.run(request).await)
 }
 
@@ -78,5 +103,7 @@ mod tests {
             assert!(!is_in(name, value), "{name}: {value}");
         }
         assert!(!key.is_in(&HeaderMap::new()));
+        assert!(key.is_in_query("EIO=4&session_api_key=%73ecret"));
+        assert!(!key.is_in_query("session_api_key=secret1&key=secret"));
     }
 }

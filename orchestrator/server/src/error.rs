@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use conversations::{ConversationsError, HostError};
+use engine::conversation::ConversationError;
 use http::{HeaderValue, StatusCode, header};
 use protocol::client_api::ErrorBody;
 
@@ -15,10 +16,14 @@ pub(crate) enum ApiError {
     ForeignOrigin,
     #[error("there is no such route")]
     NoRoute,
+    #[error("the route has no such method")]
+    NoMethod,
     #[error("{field}: {problem}")]
     Invalid { field: String, problem: String },
     #[error("the body has more than the maximum number of bytes")]
     TooLarge,
+    #[error("too many actions of this client wait to be applied")]
+    TooManyActions,
     #[error(transparent)]
     Conversations(#[from] ConversationsError),
 }
@@ -34,12 +39,15 @@ impl ApiError {
             Self::NoKey => (StatusCode::UNAUTHORIZED, "AUTH$NO_KEY"),
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
+            Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "API$NO_METHOD"),
+            Self::TooManyActions => (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY"),
             Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "API$BODY_TOO_LARGE"),
             Self::Conversations(error) => match error {
                 ConversationsError::Unknown(_)
                 | ConversationsError::NoConversations
-                | ConversationsError::UnknownEvent { .. } => {
+                | ConversationsError::UnknownEvent { .. }
+                | ConversationsError::Conversation(ConversationError::Unknown(_)) => {
                     (StatusCode::NOT_FOUND, "CONVERSATION$NOT_FOUND")
                 }
                 ConversationsError::Ambiguous(_) | ConversationsError::Host(HostError::Refused(_)) => {
@@ -49,13 +57,21 @@ impl ApiError {
                 | ConversationsError::Locked(_)
                 | ConversationsError::NotRunning(_)
                 | ConversationsError::NothingToDecide(_)
-                | ConversationsError::NotInLoop(_) => (StatusCode::CONFLICT, "CONVERSATION$CONFLICT"),
+                | ConversationsError::NotInLoop(_)
+                | ConversationsError::Conversation(ConversationError::Closed(_)) => {
+                    (StatusCode::CONFLICT, "CONVERSATION$CONFLICT")
+                }
                 ConversationsError::TooManyRunning(_) => {
                     (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$TOO_MANY_RUNNING")
                 }
                 ConversationsError::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "SERVER$SHUTTING_DOWN"),
-                ConversationsError::Conversation(_) => (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY"),
-                ConversationsError::Store(_)
+                ConversationsError::Conversation(ConversationError::Busy(_)) => {
+                    (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY")
+                }
+                ConversationsError::Conversation(
+                    ConversationError::Log(..) | ConversationError::Panicked(_),
+                )
+                | ConversationsError::Store(_)
                 | ConversationsError::RemoveSandbox(_)
                 | ConversationsError::Host(HostError::Failed(_)) => {
                     (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED")

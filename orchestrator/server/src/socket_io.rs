@@ -7,10 +7,11 @@ use conversations::{ConversationUpdate, ConversationsError, EventStream};
 use protocol::{Action, ConversationId, Event, EventBody, Observation, ObservationKind, Record};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use socketioxide::extract::{Data, SocketRef};
+use socketioxide::extract::{AckSender, SocketRef, TryData};
 use socketioxide::handler::ConnectHandler as _;
 use socketioxide::layer::SocketIoLayer;
 use socketioxide::{SendError, SocketError, SocketIo};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use crate::error::ApiError;
@@ -27,19 +28,30 @@ const MAX_MESSAGE_BYTES: usize = 32 << 20;
 /// Delay before a packet is sent again to a client whose queue is full.
 const QUEUE_RETRY_DELAY: Duration = Duration::from_millis(20);
 
+/// Number of actions that wait until those before them are applied.
+const MAX_QUEUED_ACTIONS: usize = 64;
+
+/// The path of all requests of sockets.
+pub(crate) const PATH: &str = "/socket.io";
+
 /// The parameters of a connection.
 #[derive(Debug, Deserialize)]
 struct ConnectQuery {
     conversation_id: Option<String>,
     #[serde(default)]
     latest_event_id: Option<i64>,
-    #[serde(default)]
-    session_api_key: Option<String>,
+}
+
+/// An action of a client, and the channel for its result.
+struct ReceivedAction {
+    event: Value,
+    result: oneshot::Sender<Result<(), ApiError>>,
 }
 
 /// Serves `/socket.io`.
 pub(crate) fn layer(state: &Arc<ServerState>) -> SocketIoLayer {
     let (layer, io) = SocketIo::builder()
+        .req_path(PATH)
         .max_buffer_size(MAX_QUEUED_PACKETS)
         .max_payload(MAX_MESSAGE_BYTES as u64)
         .ws_max_message_size(MAX_MESSAGE_BYTES)
@@ -60,7 +72,7 @@ pub(crate) fn layer(state: &Arc<ServerState>) -> SocketIoLayer {
     layer
 }
 
-/// Rejects a connection without the key, or to a conversation whose events cannot be read.
+/// Rejects a connection to a conversation whose events cannot be read.
 async fn check(
     state: &Arc<ServerState>,
     socket: &SocketRef,
@@ -68,10 +80,6 @@ async fn check(
     let query = socket.req_parts().uri.query().unwrap_or_default();
     let query: ConnectQuery =
         serde_urlencoded::from_str(query).map_err(|error| ApiError::invalid("query", error))?;
-    let is_key = |key: &String| state.key.is(key.as_bytes());
-    if !state.key.is_in(&socket.req_parts().headers) && !query.session_api_key.as_ref().is_some_and(is_key) {
-        return Err(ApiError::NoKey);
-    }
     let id = query.conversation_id.unwrap_or_default();
     let id = id.parse().map_err(|error| ApiError::invalid("conversation_id", error))?;
     let from = first_after(query.latest_event_id.unwrap_or(-1));
@@ -79,18 +87,53 @@ async fn check(
     Ok((id, events))
 }
 
-/// Applies what a client sends as the user.
+/// Applies what a client sends as the user, in the order in which it is sent.
 fn receive_actions(state: &Arc<ServerState>, socket: &SocketRef, id: &ConversationId) {
-    for event in ["oh_user_action", "oh_action"] {
-        let (state, id) = (Arc::clone(state), id.clone());
-        socket.on(event, move |socket: SocketRef, Data(event): Data<Value>| {
-            let (state, id) = (Arc::clone(&state), id.clone());
+    let (sender, actions) = mpsc::channel(MAX_QUEUED_ACTIONS);
+    for name in ["oh_user_action", "oh_action"] {
+        let sender = sender.clone();
+        socket.on(name, move |socket: SocketRef, TryData(event): TryData<Value>, ack: AckSender| {
+            // Called in the order of the messages, unlike the futures.
+            let result = enqueue(&sender, event);
             async move {
-                if let Err(error) = routes::apply_user_event(&state, &id, event).await {
-                    fail(&socket, &error);
+                let result = match result {
+                    Ok(applied) => applied.await.unwrap_or(Err(ConversationsError::ShuttingDown.into())),
+                    Err(error) => Err(error),
+                };
+                match result {
+                    // Fails if the client is gone.
+                    Ok(()) => drop(ack.send(&json!({"success": true}))),
+                    Err(error) => {
+                        let _ = ack.send(&json!({"success": false, "message": error.to_string()}));
+                        fail(&socket, &error);
+                    }
                 }
             }
         });
+    }
+    tokio::spawn(apply_actions(Arc::clone(state), id.clone(), actions));
+}
+
+/// Adds an action to the queue, and returns the channel for its result.
+fn enqueue(
+    sender: &mpsc::Sender<ReceivedAction>,
+    event: Result<Value, impl std::fmt::Display>,
+) -> Result<oneshot::Receiver<Result<(), ApiError>>, ApiError> {
+    let event = event.map_err(|error| ApiError::invalid("event", error))?;
+    let (result, applied) = oneshot::channel();
+    sender.try_send(ReceivedAction { event, result }).map_err(|_| ApiError::TooManyActions)?;
+    Ok(applied)
+}
+
+/// Applies the actions of a socket until it is closed or the server shuts down.
+async fn apply_actions(
+    state: Arc<ServerState>,
+    id: ConversationId,
+    mut actions: mpsc::Receiver<ReceivedAction>,
+) {
+    while let Some(Some(action)) = state.streams.run_until_cancelled(actions.recv()).await {
+        // Fails if the client is gone.
+        let _ = action.result.send(routes::apply_user_event(&state, &id, action.event).await);
     }
 }
 

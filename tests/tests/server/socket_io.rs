@@ -155,8 +155,9 @@ async fn connection_is_rejected_without_key_or_conversation() {
     let id = server.create("Finish.").await;
     server.wait_for_event(&id, |event| is_state(event, "finished")).await;
     for (id, key, problem) in [
-        (id.as_str(), "wrong", "no valid key"),
-        (id.as_str(), "", "no valid key"),
+        // The response 401 to the handshake.
+        (id.as_str(), "wrong", "websocket error"),
+        (id.as_str(), "", "websocket error"),
         ("none", server.key.as_str(), "no conversation none"),
         ("", server.key.as_str(), "conversation_id"),
     ] {
@@ -164,4 +165,54 @@ async fn connection_is_rejected_without_key_or_conversation() {
         let error = received[0]["connect_error"].as_str().unwrap();
         assert!(received.len() == 1 && error.contains(problem), "{id} {key}: {error}");
     }
+}
+
+/// Sends the actions in its last argument at once, and prints the acknowledgement of each.
+const ACKNOWLEDGED_CLIENT: &str = r"
+const { io } = require('socket.io-client');
+const [url, id, key, actions] = process.argv.slice(1);
+const query = { conversation_id: id, session_api_key: key };
+const socket = io(url, { transports: ['websocket'], query, reconnection: false });
+socket.on('connect', async () => {
+  const sent = JSON.parse(actions).map((action) => socket.emitWithAck('oh_user_action', action));
+  console.log(JSON.stringify(await Promise.all(sent)));
+  process.exit(0);
+});
+";
+
+#[tokio::test]
+async fn actions_of_a_socket_are_applied_in_order() {
+    let Some(packages) = packages() else { return };
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!(vec![finish(); 40])), &[]);
+    let created = server.post("/api/conversations", &json!({})).await;
+    let id = created["conversation_id"].as_str().unwrap();
+    let names: Vec<_> = (0..20).map(|number| format!("message {number}")).collect();
+    let message = |name: &String| json!({"action": "message", "args": {"content": name}});
+    let actions: Vec<_> = names.iter().map(message).chain([json!("text"), json!(null)]).collect();
+    let mut client = tokio::process::Command::new("node");
+    client.args(["-e", ACKNOWLEDGED_CLIENT, &server.url, id, &server.key, &json!(actions).to_string()]);
+    client.env("NODE_PATH", packages.join("node_modules")).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(tests::glovebox::TEST_TIMEOUT, client.output()).await;
+    let output = output.expect("all actions are acknowledged").unwrap();
+    let results: Vec<Value> = serde_json::from_slice(&output.stdout).expect("acknowledgements");
+    let is_applied: Vec<_> = results.iter().map(|result| result["success"] == true).collect();
+    assert_eq!(is_applied, [[true; 20].as_slice(), &[false; 2]].concat(), "{results:?}");
+    let events = server.get(&format!("/api/conversations/{id}/events?source=user&limit=100")).await;
+    let events = events["events"].as_array().unwrap();
+    let contents = events.iter().filter_map(|event| event["args"]["content"].as_str());
+    assert_eq!(contents.collect::<Vec<_>>(), names);
+}
+
+#[tokio::test]
+async fn handshake_without_key_is_rejected_before_its_body() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
+    let path = "/socket.io/?EIO=4&transport=polling";
+    for path in [path.to_owned(), format!("{path}&session_api_key=wrong"), format!("{path}&sid=none")] {
+        assert_eq!(server.status_with_key(&path, None).await, 401, "{path}");
+    }
+    assert_eq!(server.status_with_key(path, Some(&server.key)).await, 200);
+    let query = format!("{path}&session_api_key={}", server.key);
+    assert_eq!(server.status_with_key(&query, None).await, 200);
 }

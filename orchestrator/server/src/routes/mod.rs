@@ -6,14 +6,18 @@ mod health;
 mod options;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use http::{HeaderValue, header};
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::map_request_body::MapRequestBodyLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
@@ -24,6 +28,9 @@ pub(crate) use events::apply_user_event;
 
 /// Maximum size of a body: a message with pictures, or a trajectory.
 const MAX_BODY_BYTES: usize = 32 << 20;
+
+/// Timeout for each part of a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn router(state: Arc<ServerState>) -> Router {
     let api = Router::new()
@@ -44,6 +51,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/trajectory", get(events::trajectory))
         .route("/v2/conversations/{id}/stream", get(stream::stream))
         .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));
     Router::new()
         .route("/alive", get(health::alive))
@@ -51,8 +59,12 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/server_info", get(health::server_info))
         .nest("/api", api)
         .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        // Also bounds the time of those that socket.io reads.
+        .layer((RequestBodyTimeoutLayer::new(BODY_TIMEOUT), MapRequestBodyLayer::new(Body::new)))
         .layer(socket_io::layer(&state))
+        .layer(from_fn_with_state(Arc::clone(&state), auth::require_socket_key))
         .layer(from_fn_with_state(Arc::clone(&state), origin::require_own_origin))
         .layer(SetResponseHeaderLayer::if_not_present(
             header::CACHE_CONTROL,
@@ -76,4 +88,8 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
 
 async fn no_route() -> ApiError {
     ApiError::NoRoute
+}
+
+async fn no_method() -> ApiError {
+    ApiError::NoMethod
 }
