@@ -50,7 +50,11 @@ fn init_logging(level: Option<&str>, format: cli::LogFormat) {
     let filter = level.map(str::to_owned).or(configured).unwrap_or_else(cli::default_log_filter);
     let filter = EnvFilter::new(filter);
     let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| redacted_stderr::RedactedStderr);
+        // A failed write is not reported to stderr itself, which would panic.
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(|| redacted_stderr::RedactedStderr)
+            .log_internal_errors(false);
     match format {
         cli::LogFormat::Text => log.init(),
         cli::LogFormat::Json => log.json().init(),

@@ -1,5 +1,6 @@
 //! `glovebox serve` as a user runs it, and a client of its API.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -29,7 +30,12 @@ impl HostServer {
     /// Starts the server with this command.
     pub fn from_command(home: &Home, command: &mut Command) -> Self {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(home.path().join("serve.log"));
-        let mut child = command.stdout(Stdio::piped()).stderr(log.unwrap()).spawn().unwrap();
+        Self::with_log(home, command, log.unwrap())
+    }
+
+    /// Starts the server with this command, and its log in this file.
+    pub fn with_log(home: &Home, command: &mut Command, log: File) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let line = lines.next().expect("the server writes its address").unwrap();
         let url = line.strip_prefix("listening on ").unwrap().to_owned();

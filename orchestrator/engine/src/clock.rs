@@ -14,14 +14,23 @@ pub fn now() -> Timestamp {
 
 /// Returns the seconds since the Unix epoch; 0 for an invalid calendar date.
 pub fn epoch_seconds(timestamp: &Timestamp) -> f64 {
-    let civil: Result<jiff::civil::DateTime, _> = timestamp.as_str().parse();
-    let instant = civil.and_then(|civil| civil.to_zoned(jiff::tz::TimeZone::UTC));
-    instant.map_or(0.0, |instant| instant.timestamp().as_duration().as_secs_f64())
+    parse_time(timestamp.as_str()).unwrap_or(0.0)
+}
+
+/// Parses a date, or a date and time, in ISO 8601. Returns the seconds since the Unix epoch. Without an offset it is in UTC.
+///
+/// # Errors
+/// A description of what is wrong with the text.
+pub fn parse_time(text: &str) -> Result<f64, String> {
+    let to_utc = |civil: jiff::civil::DateTime| civil.to_zoned(jiff::tz::TimeZone::UTC);
+    let instant = text.parse().or_else(|_: jiff::Error| Ok(to_utc(text.parse()?)?.timestamp()));
+    let instant: jiff::Timestamp = instant.map_err(|error: jiff::Error| error.to_string())?;
+    Ok(instant.as_duration().as_secs_f64())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{epoch_seconds, now};
+    use super::{epoch_seconds, now, parse_time};
 
     #[test]
     fn now_is_parsed_as_the_current_time() {
@@ -30,5 +39,17 @@ mod tests {
         let after = jiff::Timestamp::now().as_duration().as_secs_f64();
         // The text is truncated to microseconds.
         assert!(before - 0.001 <= read && read <= after, "{before} {read} {after}");
+    }
+
+    #[test]
+    fn time_is_parsed_with_its_offset() {
+        for text in
+            ["2025-10-03", "2025-10-03T00:00:00", "2025-10-03 00:00:00Z", "2025-10-03T02:00:00.000+02:00"]
+        {
+            assert_eq!(parse_time(text), Ok(1_759_449_600.0), "{text}");
+        }
+        for text in ["", "tomorrow", "2025-02-30", "2025-10-03T25:00:00"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The key of the server.
 
+use std::fmt::Display;
 use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 /// V0's environment variable of the key.
 const KEY_VARIABLE: &str = "SESSION_API_KEY";
 
-/// Minimum length of a key that the user chooses.
+/// Minimum length of a key.
 const MIN_KEY_LENGTH: usize = 16;
 
 /// The key that guards the server.
@@ -28,21 +29,25 @@ impl ServerKey {
     /// Reads the key from the environment, else from the state folder, where the first start generates it.
     pub(crate) fn load(state_dir: &StateDir) -> anyhow::Result<Self> {
         if let Ok(key) = std::env::var(KEY_VARIABLE) {
-            if key.len() < MIN_KEY_LENGTH || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                let text =
-                    format!("{KEY_VARIABLE} must have at least {MIN_KEY_LENGTH} visible ASCII characters");
-                return Err(UsageError(text).into());
-            }
-            return Ok(Self { secret: SecretString::from(key), new_file: None });
+            return Ok(Self { secret: check(key, &KEY_VARIABLE)?, new_file: None });
         }
         let path = state_dir.path().join("server-key");
         let new_file =
             generate(&path).with_context(|| format!("cannot create the key {}", path.display()))?;
         let text = input_file::read_named(&path, MAX_SETTINGS_LENGTH).and_then(input_file::to_text);
         let text = text.with_context(|| format!("cannot read the key {}", path.display()))?;
-        let new_file = new_file.then_some(path);
-        Ok(Self { secret: SecretString::from(text.trim().to_owned()), new_file })
+        let secret = check(text.trim().to_owned(), &path.display())?;
+        Ok(Self { secret, new_file: new_file.then_some(path) })
     }
+}
+
+/// Returns a key that cannot be guessed and can be sent in a header. `source` is where it was read.
+fn check(key: String, source: &dyn Display) -> Result<SecretString, UsageError> {
+    if key.len() < MIN_KEY_LENGTH || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let text = format!("{source} must have at least {MIN_KEY_LENGTH} visible ASCII characters");
+        return Err(UsageError(text));
+    }
+    Ok(SecretString::from(key))
 }
 
 /// Writes a new key to a file that does not exist. Returns whether it did.

@@ -1,6 +1,7 @@
 //! Pages of a conversation's events.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// Selects events of a conversation.
@@ -12,10 +13,12 @@ pub struct EventQuery {
     /// The last event. `None` for the end of the log.
     pub end_id: Option<u64>,
     /// Whether the last event comes first.
+    #[serde(deserialize_with = "query_bool")]
     pub reverse: bool,
-    /// Maximum number of events: 1 to 100.
+    /// Maximum number of events: 0 to 100.
     pub limit: usize,
     /// Whether hidden events are left out.
+    #[serde(deserialize_with = "query_bool")]
     pub exclude_hidden: bool,
     /// Text that the event's JSON contains, in any case.
     pub query: Option<String>,
@@ -29,6 +32,16 @@ pub struct EventQuery {
     pub start_date: Option<String>,
     /// The latest time, in ISO 8601.
     pub end_date: Option<String>,
+}
+
+/// Parses a parameter as V0's server does: Python clients send `True`.
+fn query_bool<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err(D::Error::invalid_value(Unexpected::Str(&text), &"true or false")),
+    }
 }
 
 impl Default for EventQuery {

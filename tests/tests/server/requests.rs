@@ -55,20 +55,24 @@ async fn malformed_requests_name_their_field() {
     }
     let id = server.create("Finish.").await;
     for (query, field) in [
-        ("limit=0", "limit"),
+        ("reverse=maybe", "reverse"),
+        ("start_date=tomorrow", "start_date"),
         ("limit=101", "limit"),
         ("limit=x", "limit"),
         ("source=nobody", "source"),
-        ("start_date=yesterday", "start_date"),
         ("start_id=-1", "start_id"),
     ] {
         let path = format!("/api/conversations/{id}/events?{query}");
         let (status, response) = server.send(Method::GET, &path, None).await;
         assert_eq!((status.as_u16(), &response["field"]), (400, &json!(field)), "{query}: {response}");
     }
-    for event in
-        [json!({}), json!({"action": "run", "args": {"command": "id"}}), json!({"observation": "run"})]
-    {
+    for event in [
+        json!({}),
+        json!({"action": "run", "args": {"command": "id"}}),
+        json!({"observation": "run"}),
+        json!({"action": "change_agent_state", "args": {"agent_state": "finished"}}),
+        json!({"action": "change_agent_state", "args": {"agent_state": "asleep"}}),
+    ] {
         let path = format!("/api/conversations/{id}/events");
         assert_eq!(server.send(Method::POST, &path, Some(&event)).await.0, 400, "{event}");
     }
@@ -77,6 +81,10 @@ async fn malformed_requests_name_their_field() {
     assert_eq!(server.send(Method::GET, "/api/conversations/a%2Fb/events", None).await.0, 400);
     assert_eq!(server.send(Method::POST, "/api/conversations/none/start", None).await.0, 404);
     assert_eq!(server.send(Method::GET, "/none", None).await.0, 404);
+    for path in ["/api/conversations", "/alive"] {
+        let (status, response) = server.send(Method::PUT, path, None).await;
+        assert_eq!((status.as_u16(), &response["msg_id"]), (405, &json!("API$NO_METHOD")), "{path}");
+    }
 }
 
 #[tokio::test]
@@ -100,6 +108,33 @@ async fn concurrent_requests_to_one_conversation_are_in_order() {
     assert_eq!((deleted.0.as_u16(), deleted.1), (200, json!(true)));
     assert!(rest.iter().all(|status| [200, 404].contains(status)), "{rest:?}");
     assert_eq!(server.get(&path).await, Value::Null);
+}
+
+#[tokio::test]
+async fn key_that_can_be_guessed_is_rejected() {
+    let home = Home::new();
+    let state = home.path().join(".glovebox");
+    std::fs::create_dir_all(&state).unwrap();
+    for key in ["", "short\n", "sixteen letters and \u{fc}"] {
+        std::fs::write(state.join("server-key"), key).unwrap();
+        let output = home.glovebox(&["serve", "--listen", "127.0.0.1:0", "--runtime", "local"]).output();
+        let output = output.unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("server-key must have at least 16 visible ASCII characters"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn log_that_cannot_be_written_stops_nothing() {
+    let home = Home::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let model = home.script(&json!([bash("echo hello"), finish()]));
+    let arguments =
+        ["--log-level", "debug", "serve", "--listen", "127.0.0.1:0", "--runtime", "local", "-l", &model];
+    let server = HostServer::with_log(&home, &mut home.glovebox(&arguments), full);
+    let id = server.create("Say hello.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
 }
 
 #[tokio::test]
@@ -131,8 +166,9 @@ async fn events_are_filtered_and_paged() {
     assert!(!has_more && all.is_sorted());
     let (reversed, _) = select("limit=100&reverse=true").await;
     assert!(reversed.iter().rev().eq(&all), "{reversed:?} {all:?}");
+    assert_eq!(select("limit=0").await, (Vec::new(), true));
     assert_eq!(select("limit=2").await, (all[..2].to_vec(), true));
-    assert_eq!(select("limit=2&reverse=true").await, (reversed[..2].to_vec(), true));
+    assert_eq!(select("limit=2&reverse=True").await, (reversed[..2].to_vec(), true));
     let from = all[3];
     assert_eq!(select(&format!("start_id={from}&limit=100")).await.0, all[3..]);
     assert_eq!(select(&format!("end_id={from}&limit=100")).await.0, all[..4]);
@@ -141,7 +177,10 @@ async fn events_are_filtered_and_paged() {
     let (without, _) = select("exclude_types=run,finish&limit=100").await;
     assert_eq!(without.len(), all.len() - 3);
     assert_eq!(select("source=user&include_types=message").await.0.len(), 1);
-    assert_eq!(select("end_date=2001-01-01T00:00:00").await.0, [] as [u64; 0]);
+    for end in ["2001-01-01T00:00:00", "2001-01-01"] {
+        assert_eq!(select(&format!("end_date={end}")).await.0, [] as [u64; 0]);
+        assert_eq!(select(&format!("start_date={end}&limit=100")).await.0, all);
+    }
     let trajectory = server.get(&format!("/api/conversations/{id}/trajectory")).await;
     assert!(!trajectory["trajectory"].as_array().unwrap().is_empty());
 }

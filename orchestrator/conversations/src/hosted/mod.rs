@@ -145,8 +145,8 @@ impl HostedConversations {
         .await
     }
 
-    /// Changes the state of the agent as the user. Runs the conversation if it is not running. States that a user cannot
-    /// request have no effect.
+    /// Changes the state of the agent as the user. Runs the conversation if it is not running. A state that a user cannot
+    /// request has no effect.
     ///
     /// # Errors
     /// See [`start`](Self::start); [`ConversationsError::NothingToDecide`].

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use engine::clock;
 use protocol::action::MessageAction;
 use protocol::client_api::{AgentMessage, EventPage, EventQuery};
-use protocol::{Action, ConversationId, Event, EventBody, EventId, EventSource, Timestamp};
+use protocol::{Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -16,6 +17,15 @@ use crate::view;
 
 /// Maximum number of events of a page.
 const MAX_PAGE_SIZE: usize = 100;
+
+/// States of the agent that a user can request.
+const REQUESTED_STATES: [AgentState; 5] = [
+    AgentState::Running,
+    AgentState::Paused,
+    AgentState::Stopped,
+    AgentState::UserConfirmed,
+    AgentState::UserRejected,
+];
 
 /// Number of events per read of the store.
 const READ_SIZE: u64 = 256;
@@ -59,22 +69,24 @@ struct Selection<'a> {
     text: Option<String>,
     include_types: Vec<&'a str>,
     exclude_types: Vec<&'a str>,
-    start: Option<Timestamp>,
-    end: Option<Timestamp>,
+    /// The earliest time, in seconds since the Unix epoch.
+    start: Option<f64>,
+    /// The latest time, in seconds since the Unix epoch.
+    end: Option<f64>,
 }
 
 impl<'a> Selection<'a> {
     fn new(query: &'a EventQuery) -> Result<Self, ApiError> {
-        if !(1..=MAX_PAGE_SIZE).contains(&query.limit) {
-            return Err(ApiError::invalid("limit", format_args!("must be 1 to {MAX_PAGE_SIZE}")));
+        if query.limit > MAX_PAGE_SIZE {
+            return Err(ApiError::invalid("limit", format_args!("must be 0 to {MAX_PAGE_SIZE}")));
         }
         let is_source = |name: &&String| ["agent", "user", "environment"].contains(&name.as_str());
         if query.source.as_ref().is_some_and(|source| !is_source(&source)) {
             return Err(ApiError::invalid("source", "must be agent, user or environment"));
         }
         let date = |field, text: &Option<String>| {
-            let date = text.clone().map(Timestamp::try_from).transpose();
-            date.map_err(|error| ApiError::invalid(field, error))
+            let to_seconds = |text| clock::parse_time(text).map_err(|error| ApiError::invalid(field, error));
+            text.as_deref().map(to_seconds).transpose()
         };
         let types = |text: &'a Option<String>| -> Vec<&'a str> {
             let names = text.iter().flat_map(|text| text.split(','));
@@ -102,8 +114,8 @@ impl<'a> Selection<'a> {
             && !has_kind(&self.exclude_types)
             && !(self.query.exclude_hidden && is_hidden)
             && self.query.source.as_ref().is_none_or(|source| json["source"] == **source)
-            && self.start.as_ref().is_none_or(|start| event.timestamp >= *start)
-            && self.end.as_ref().is_none_or(|end| event.timestamp <= *end)
+            && self.start.is_none_or(|start| clock::epoch_seconds(&event.timestamp) >= start)
+            && self.end.is_none_or(|end| clock::epoch_seconds(&event.timestamp) <= end)
             && self.text.as_ref().is_none_or(|text| json.to_string().to_lowercase().contains(text));
         is_selected.then_some(json)
     }
@@ -140,7 +152,11 @@ pub(crate) async fn apply_user_event(
             send_message(state, id, message).await
         }
         Action::ChangeAgentState(change) => {
-            Ok(state.conversations.change_agent_state(id, change.agent_state).await?)
+            let agent_state = change.agent_state;
+            if !REQUESTED_STATES.contains(&agent_state) {
+                return Err(ApiError::invalid("args.agent_state", "not a state that a user can request"));
+            }
+            Ok(state.conversations.change_agent_state(id, agent_state).await?)
         }
         _ => Err(ApiError::invalid("action", "a user sends only message and change_agent_state")),
     }

@@ -1,4 +1,4 @@
-//! Routes that tell whether the server works. They need no key.
+//! The server's health and usage. These routes need no key.
 
 use std::sync::Arc;
 
