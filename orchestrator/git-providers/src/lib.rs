@@ -14,6 +14,7 @@ mod azure_devops;
 mod base_urls;
 mod bitbucket;
 mod client;
+mod concurrently;
 mod error;
 mod github;
 mod gitlab;

@@ -1,16 +1,13 @@
 //! Microagents of a repository: Markdown files in a folder that its name and provider determine.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use protocol::client_api::git::{GitProvider, Microagent};
 
+use crate::concurrently::concurrently;
 use crate::error::RequestError;
 use crate::service::Service;
 
 /// Maximum number of microagents in a list. Each costs a request, for its date.
 const MAX_MICROAGENTS: usize = 100;
-
-/// Maximum number of concurrent requests for the dates.
-const MAX_CONCURRENT_REQUESTS: usize = 4;
 
 /// Rules of another program, which V0 lists as a microagent.
 const CURSOR_RULES: &str = ".cursorrules";
@@ -50,8 +47,7 @@ pub(crate) async fn list(
         Err(error) => return Err(error),
     }
     paths.truncate(MAX_MICROAGENTS);
-    let described = paths.into_iter().map(|path| describe(service, provider, repository, path));
-    stream::iter(described).buffered(MAX_CONCURRENT_REQUESTS).try_collect().await
+    concurrently(paths.into_iter().map(|path| describe(service, provider, repository, path))).await
 }
 
 /// Returns the folder of microagents. In a repository for an organization's configuration it is not hidden.

@@ -15,11 +15,15 @@ pub(crate) fn owner_and_name(repository: &str) -> Result<(&str, &str), RequestEr
 /// Splits a repository's name at `/`.
 pub(crate) fn segments(repository: &str) -> Result<Vec<&str>, RequestError> {
     let segments: Vec<&str> = repository.split('/').collect();
-    let is_unusable = |segment: &&str| matches!(*segment, "" | "." | "..");
-    if segments.len() < 2 || segments.iter().any(is_unusable) {
+    if segments.len() < 2 || !segments.iter().all(|segment| is_segment(segment)) {
         return Err(invalid_repository("expected owner/name"));
     }
     Ok(segments)
+}
+
+/// Whether a URL's path keeps this segment.
+pub(crate) fn is_segment(text: &str) -> bool {
+    !matches!(text, "" | "." | "..")
 }
 
 pub(crate) fn invalid_repository(problem: &'static str) -> RequestError {
@@ -29,7 +33,7 @@ pub(crate) fn invalid_repository(problem: &'static str) -> RequestError {
 /// Splits the path of a file in a repository at `/`.
 pub(crate) fn file_segments(path: &str) -> Result<Vec<&str>, RequestError> {
     let segments: Vec<&str> = path.split('/').collect();
-    if segments.iter().any(|segment| matches!(*segment, "" | "." | "..")) {
+    if !segments.iter().all(|segment| is_segment(segment)) {
         let problem = "expected a path relative to the repository, without `.` or `..`";
         return Err(RequestError::InvalidInput { field: "file path", problem });
     }

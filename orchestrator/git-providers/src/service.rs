@@ -17,9 +17,6 @@ use crate::token::ProviderToken;
 /// Maximum number of open pull requests of which each one's checks and comments are requested.
 pub(crate) const MAX_INSPECTED_PULL_REQUESTS: usize = 30;
 
-/// Maximum number of concurrent requests for them.
-pub(crate) const MAX_CONCURRENT_REQUESTS: usize = 4;
-
 /// A search for repositories by a part of their name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NameSearch<'a> {

@@ -99,7 +99,7 @@ impl ConfiguredFactory {
     ) -> anyhow::Result<ConversationParts> {
         let models = Models::new(config, answered, CallMode::Live)?;
         let spec = conversation_spec(config, id, started);
-        // Nobody can be asked here about files that the sandbox could write.
+        // A server has no user to ask about files that the sandbox could write.
         if let Some(file) = writable::check(config, &spec)?.first() {
             let text =
                 format!("the sandbox could write {}, which this machine trusts", file.file.path.display());

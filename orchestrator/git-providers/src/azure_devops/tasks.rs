@@ -1,14 +1,14 @@
 //! The user's active pull requests and open work items.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use protocol::client_api::git::{GitProvider, SuggestedTask, TaskType};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{AzureDevOps, RepositoryName, VERSION, Values};
+use crate::concurrently::concurrently;
 use crate::error::RequestError;
 use crate::http::Decoded;
-use crate::service::{MAX_CONCURRENT_REQUESTS, MAX_INSPECTED_PULL_REQUESTS};
+use crate::service::MAX_INSPECTED_PULL_REQUESTS;
 
 /// Maximum number of projects whose pull requests are listed.
 const MAX_PROJECTS: usize = 50;
@@ -93,12 +93,8 @@ impl AzureDevOps {
         let projects: Values<Project> = self.api.get(url).await?;
         let projects = projects.value.into_iter().take(MAX_PROJECTS);
         let lists = projects.map(|project| self.active_pull_requests(project.name, &user));
-        let lists: Vec<Vec<PullRequest>> =
-            stream::iter(lists).buffered(MAX_CONCURRENT_REQUESTS).try_collect().await?;
-        let inspected = lists.into_iter().flatten().take(MAX_INSPECTED_PULL_REQUESTS);
-        let tasks = inspected.map(|pull_request| self.inspect(pull_request));
-        let tasks: Vec<Option<SuggestedTask>> =
-            stream::iter(tasks).buffered(MAX_CONCURRENT_REQUESTS).try_collect().await?;
+        let inspected = concurrently(lists).await?.into_iter().flatten().take(MAX_INSPECTED_PULL_REQUESTS);
+        let tasks = concurrently(inspected.map(|pull_request| self.inspect(pull_request))).await?;
         Ok(tasks.into_iter().flatten().chain(self.assigned_work_items().await?).collect())
     }
 

@@ -1,14 +1,14 @@
 //! Repositories and workspaces.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use protocol::client_api::git::{GitProvider, OwnerType, Repository, RepositorySort, SearchSort, SortOrder};
 use serde::Deserialize;
 
 use super::{Bitbucket, Values, quote};
+use crate::concurrently::concurrently;
 use crate::error::RequestError;
 use crate::names::owner_and_name;
 use crate::paging::{Page, PageRequest};
-use crate::service::{MAX_CONCURRENT_REQUESTS, NameSearch};
+use crate::service::NameSearch;
 
 /// Maximum number of workspaces whose repositories are listed.
 pub(super) const MAX_WORKSPACES: usize = 30;
@@ -115,9 +115,7 @@ impl Bitbucket {
     async fn in_workspaces(&self, query: &[(&str, &str)]) -> Result<Vec<RepositoryJson>, RequestError> {
         let workspaces = self.workspaces().await?.into_iter().take(MAX_WORKSPACES);
         let lists = workspaces.map(|workspace| async move { self.in_workspace(&workspace, query).await });
-        let lists: Vec<Vec<RepositoryJson>> =
-            stream::iter(lists).buffered(MAX_CONCURRENT_REQUESTS).try_collect().await?;
-        Ok(lists.into_iter().flatten().collect())
+        Ok(concurrently(lists).await?.into_iter().flatten().collect())
     }
 
     async fn in_workspace(

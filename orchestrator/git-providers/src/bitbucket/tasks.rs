@@ -1,6 +1,5 @@
 //! The user's open pull requests.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use protocol::client_api::git::{GitProvider, SuggestedTask, TaskType};
 use reqwest::Url;
 use serde::Deserialize;
@@ -8,9 +7,10 @@ use serde::de::IgnoredAny;
 
 use super::repositories::MAX_WORKSPACES;
 use super::{Bitbucket, Values};
+use crate::concurrently::concurrently;
 use crate::error::RequestError;
 use crate::names::owner_and_name;
-use crate::service::{MAX_CONCURRENT_REQUESTS, MAX_INSPECTED_PULL_REQUESTS};
+use crate::service::MAX_INSPECTED_PULL_REQUESTS;
 
 #[derive(Deserialize)]
 struct PullRequest {
@@ -56,12 +56,8 @@ impl Bitbucket {
         let user = self.account().await?.uuid;
         let workspaces = self.workspaces().await?.into_iter().take(MAX_WORKSPACES);
         let lists = workspaces.map(|workspace| self.open_pull_requests(workspace, &user));
-        let lists: Vec<Vec<PullRequest>> =
-            stream::iter(lists).buffered(MAX_CONCURRENT_REQUESTS).try_collect().await?;
-        let inspected = lists.into_iter().flatten().take(MAX_INSPECTED_PULL_REQUESTS);
-        let tasks = inspected.map(|pull_request| self.inspect(pull_request));
-        let tasks: Vec<Option<SuggestedTask>> =
-            stream::iter(tasks).buffered(MAX_CONCURRENT_REQUESTS).try_collect().await?;
+        let inspected = concurrently(lists).await?.into_iter().flatten().take(MAX_INSPECTED_PULL_REQUESTS);
+        let tasks = concurrently(inspected.map(|pull_request| self.inspect(pull_request))).await?;
         Ok(tasks.into_iter().flatten().collect())
     }
 

@@ -24,7 +24,7 @@ struct QueryError {
     message: String,
 }
 
-/// Returns the base URL of GraphQL. Enterprise servers have it beside REST.
+/// Returns the base URL of GraphQL. An Enterprise server has it next to the REST API.
 pub(super) fn base_url(rest: &Url) -> Url {
     let mut url = rest.clone();
     let path = rest.path().trim_end_matches('/');

@@ -1,14 +1,14 @@
 //! The user's open merge requests and issues.
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use protocol::client_api::git::{GitProvider, SuggestedTask, TaskType};
 use serde::Deserialize;
 
 use super::GitLab;
+use crate::concurrently::concurrently;
 use crate::error::RequestError;
 use crate::http::Decoded;
 use crate::paging::PageRequest;
-use crate::service::{MAX_CONCURRENT_REQUESTS, MAX_INSPECTED_PULL_REQUESTS};
+use crate::service::MAX_INSPECTED_PULL_REQUESTS;
 
 /// A merge request or an issue.
 #[derive(Deserialize)]
@@ -56,8 +56,7 @@ impl GitLab {
         let largest = PageRequest::first();
         let merge_requests: Decoded<Vec<Item>> = self.page(&["merge_requests"], &query, largest).await?;
         let inspected = merge_requests.body.into_iter().take(MAX_INSPECTED_PULL_REQUESTS);
-        let tasks = stream::iter(inspected.map(|item| self.inspect(item))).buffered(MAX_CONCURRENT_REQUESTS);
-        let tasks: Vec<Option<SuggestedTask>> = tasks.try_collect().await?;
+        let tasks = concurrently(inspected.map(|item| self.inspect(item))).await?;
         let query = [("scope", "assigned_to_me"), ("state", "opened")];
         let issues: Vec<Item> = self.list(&["issues"], &query).await?;
         let issues = issues.into_iter().map(|issue| issue.into_task(TaskType::OpenIssue));

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use crate::address_policy::is_same_origin;
 use crate::client::GitClient;
 use crate::error::RequestError;
+use crate::names::is_segment;
 pub(crate) use attempt::RawResponse;
 pub(crate) use credentials::Credentials;
 
@@ -59,7 +60,7 @@ impl Api {
     /// A segment `.` or `..` would change the path, and an empty one would request another resource.
     pub(crate) fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Url, RequestError> {
         let invalid = |problem| RequestError::InvalidInput { field: "path", problem };
-        if path.iter().any(|segment| matches!(*segment, "" | "." | "..")) {
+        if !path.iter().all(|segment| is_segment(segment)) {
             return Err(invalid("a part is empty, `.` or `..`"));
         }
         let mut url = self.base.clone();
