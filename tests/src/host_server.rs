@@ -43,20 +43,26 @@ impl HostServer {
         // A closed pipe would end the server.
         std::thread::spawn(move || lines.for_each(drop));
         let tls = tls::http_client("http").unwrap();
-        let client = reqwest::Client::builder().no_proxy().tls_backend_preconfigured(tls).build();
+        let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+        let client = client.tls_backend_preconfigured(tls).build();
         Self { child, url, key: key.trim().to_owned(), client: client.unwrap() }
     }
 
     /// Starts a request with the key.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.client.request(method, format!("{}{path}", self.url)).header("X-Session-API-Key", &self.key)
+        self.request_without_key(method, path).header("X-Session-API-Key", &self.key)
     }
 
     /// Returns the status of a request with another key, or none.
     pub async fn status_with_key(&self, path: &str, key: Option<&str>) -> StatusCode {
-        let request = self.client.get(format!("{}{path}", self.url));
+        let request = self.request_without_key(Method::GET, path);
         let request = key.into_iter().fold(request, |request, key| request.header("X-Session-API-Key", key));
         request.send().await.unwrap().status()
+    }
+
+    /// Starts a request without the key.
+    pub fn request_without_key(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.url))
     }
 
     /// Gets a JSON value. Panics on an error status.

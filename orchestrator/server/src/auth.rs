@@ -47,13 +47,21 @@ impl ApiKey {
     }
 }
 
+/// Whether a request has the key in its headers, or the session of a browser. With a session, a change must come from a page
+/// whose origin is known, which [`require_own_origin`](crate::origin::require_own_origin) has compared.
+fn has_key(state: &ServerState, request: &Request) -> bool {
+    let headers = request.headers();
+    let has_origin = || request.method().is_safe() || headers.contains_key(header::ORIGIN);
+    state.key.is_in(headers) || has_origin() && state.sessions.is_in(headers)
+}
+
 /// Rejects requests without the key.
 pub(crate) async fn require_key(
     State(state): State<Arc<ServerState>>,
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    if !state.key.is_in(request.headers()) {
+    if !has_key(&state, &request) {
         return Err(ApiError::NoKey);
     }
     state.record_request();
@@ -69,7 +77,7 @@ pub(crate) async fn require_socket_key(
 ) -> Result<Response, ApiError> {
     let is_socket = request.uri().path().starts_with(socket_io::PATH);
     let query = request.uri().query().unwrap_or_default();
-    if is_socket && !state.key.is_in(request.headers()) && !state.key.is_in_query(query) {
+    if is_socket && !state.key.is_in_query(query) && !has_key(&state, &request) {
         return Err(ApiError::NoKey);
     }
     Ok(next.run(request).await)

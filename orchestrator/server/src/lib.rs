@@ -3,7 +3,7 @@
 //! Knows [`conversations`] and the types of [`engine`], and no adapter: the composition root passes [`HostedConversations`]
 //! and the server's [`ServerConfig`]. The routes are in `routes`, their shapes in [`protocol::client_api`].
 //!
-//! Every request to `/api` needs the server's key. Requests whose `Host` is not expected are rejected, and so are those from
+//! Every request to `/api` needs the server's key, or the session of a browser that has signed in with it. Requests whose `Host` is not expected are rejected, and so are those from
 //! pages of other origins, so that a page in a browser cannot reach a server on the same machine.
 
 mod auth;
@@ -11,12 +11,15 @@ mod connections;
 mod error;
 mod extract;
 mod origin;
+mod page;
 mod routes;
+mod session;
 mod socket_io;
 mod state;
 mod stream;
 mod view;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use conversations::HostedConversations;
@@ -36,6 +39,8 @@ pub struct ServerConfig {
     pub allowed_hosts: AllowedHosts,
     /// Values of the settings that clients can choose.
     pub choices: Choices,
+    /// Folder of a web page to serve from the same origin. `None` for the API alone.
+    pub page_folder: Option<PathBuf>,
 }
 
 /// Values of settings that the server offers to its clients.

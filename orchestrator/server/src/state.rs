@@ -1,6 +1,7 @@
 //! State that all handlers share.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,13 +12,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::ApiKey;
+use crate::session::Sessions;
 use crate::{AllowedHosts, Choices, ServerConfig};
 
 pub(crate) struct ServerState {
     pub(crate) conversations: Arc<HostedConversations>,
     pub(crate) key: ApiKey,
+    pub(crate) sessions: Sessions,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) choices: Choices,
+    pub(crate) page_folder: Option<PathBuf>,
     pub(crate) started_at: Instant,
     /// Time of the last request with a key, in seconds since the start.
     last_request_secs: AtomicU64,
@@ -36,12 +40,14 @@ pub(crate) struct ConnectionGuard {
 
 impl ServerState {
     pub(crate) fn new(conversations: Arc<HostedConversations>, config: ServerConfig) -> Self {
-        let ServerConfig { key, allowed_hosts, choices } = config;
+        let ServerConfig { key, allowed_hosts, choices, page_folder } = config;
         Self {
             conversations,
             key: ApiKey::new(&key),
+            sessions: Sessions::new(&key),
             allowed_hosts,
             choices,
+            page_folder,
             started_at: Instant::now(),
             last_request_secs: AtomicU64::new(0),
             streams: CancellationToken::new(),

@@ -1,6 +1,7 @@
 //! `glovebox serve`: serves conversations to V0's clients.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -14,7 +15,7 @@ use super::interrupts::Interrupts;
 use super::{BackendOptions, prepare, print};
 use crate::compose::{self, ServerKey};
 use crate::config::{Config, Overrides};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -36,6 +37,10 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     max_running: usize,
 
+    /// Folder of a web page to serve on the same address, such as a build of V0's front end. Browsers sign in with the key.
+    #[arg(long = "static", value_name = "DIR")]
+    page_folder: Option<PathBuf>,
+
     /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses.
     #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
     model: Option<String>,
@@ -50,6 +55,9 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     // Errors of the configuration are reported now, not for each conversation.
     compose::agent(&config)?;
     compose::check_key(&config)?;
+    if let Some(folder) = &arguments.page_folder {
+        check_page(folder)?;
+    }
     let key = ServerKey::load(&state_dir)?;
     let mut interrupts = Interrupts::listen()?;
     let store = state_dir.store(config.durability).await?;
@@ -59,6 +67,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         key: key.secret.clone(),
         allowed_hosts: AllowedHosts::new(arguments.allowed_hosts),
         choices: choices(&config),
+        page_folder: arguments.page_folder,
     };
     let conversations = HostedConversations::new(
         compose::conversations(store, &state_dir),
@@ -94,6 +103,16 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         }
     }
     Ok(Exit::Finished)
+}
+
+/// Checks that a folder has a page.
+fn check_page(folder: &Path) -> Result<(), UsageError> {
+    let page = folder.join("index.html");
+    match page.metadata() {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Ok(_) => Err(UsageError(format!("--static: {} is not a file", page.display()))),
+        Err(error) => Err(UsageError(format!("--static: cannot read {}: {error}", page.display()))),
+    }
 }
 
 /// Resumes the conversations of an earlier process. Never returns.

@@ -1,5 +1,6 @@
 //! `glovebox serve`, with real clients.
 
+mod page;
 mod requests;
 mod restart;
 mod socket_io;

@@ -22,7 +22,7 @@ use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::state::ServerState;
-use crate::{auth, origin, socket_io, stream};
+use crate::{auth, origin, page, socket_io, stream};
 
 pub(crate) use events::apply_user_event;
 
@@ -53,12 +53,15 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));
-    Router::new()
+    let router = match &state.page_folder {
+        Some(folder) => page::router(&state, folder),
+        None => Router::new().fallback(no_route),
+    };
+    router
         .route("/alive", get(health::alive))
         .route("/health", get(health::health))
         .route("/server_info", get(health::server_info))
         .nest("/api", api)
-        .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         // Also bounds the time of those that socket.io reads.

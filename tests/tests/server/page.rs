@@ -1,0 +1,105 @@
+//! A web page that the server serves next to its API, and the session of a browser.
+
+use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
+use reqwest::{Method, RequestBuilder};
+use serde_json::json;
+use tests::glovebox::{Home, finish};
+use tests::host_server::HostServer;
+
+const PAGE: &str = "<!doctype html><script>start()</script><script src=/assets/app.js></script>";
+
+/// Starts a server with a page of two files.
+fn start(home: &Home) -> HostServer {
+    let folder = home.path().join("page");
+    std::fs::create_dir_all(folder.join("assets")).unwrap();
+    std::fs::write(folder.join("index.html"), PAGE).unwrap();
+    std::fs::write(folder.join("assets/app.js"), "start = () => {}").unwrap();
+    std::fs::write(home.path().join("outside"), "secret").unwrap();
+    HostServer::start(home, &home.script(&json!([finish()])), &["--static", folder.to_str().unwrap()])
+}
+
+async fn response(request: RequestBuilder) -> (u16, HeaderMap, String) {
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    (status, headers, response.text().await.unwrap())
+}
+
+/// Signs in, and returns the cookie.
+async fn sign_in(server: &HostServer) -> String {
+    let form = server.request_without_key(Method::POST, "/sign-in").header("Origin", &server.url);
+    let form = form.header("Content-Type", "application/x-www-form-urlencoded");
+    let (status, headers, body) = response(form.body(format!("key={}", server.key))).await;
+    assert_eq!((status, headers[LOCATION].to_str().unwrap()), (303, "/"), "{body}");
+    let cookie = headers[SET_COOKIE].to_str().unwrap();
+    assert!(cookie.contains("; HttpOnly; SameSite=Lax; "), "{cookie}");
+    cookie.split(';').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn page_is_served_after_sign_in() {
+    let home = Home::new();
+    let server = start(&home);
+    let get = |path: &str| server.request_without_key(Method::GET, path);
+    for path in ["/", "/conversations/a"] {
+        let (status, headers, _) = response(get(path)).await;
+        assert_eq!((status, headers[LOCATION].to_str().unwrap()), (303, "/sign-in"), "{path}");
+    }
+    let (status, headers, body) = response(get("/sign-in")).await;
+    assert!(status == 200 && body.contains("type=\"password\""), "{status} {body}");
+    assert!(headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
+    let wrong = server.request_without_key(Method::POST, "/sign-in").body("key=wrong");
+    let wrong = wrong.header("Content-Type", "application/x-www-form-urlencoded");
+    let (status, headers, body) = response(wrong).await;
+    assert!(status == 401 && !headers.contains_key(SET_COOKIE) && body.contains("not the key"), "{body}");
+
+    let cookie = sign_in(&server).await;
+    for path in ["/", "/conversations/a", "/index.html"] {
+        let (status, headers, body) = response(get(path).header("Cookie", &cookie)).await;
+        assert_eq!((status, body.as_str()), (200, PAGE), "{path}");
+        let policy = headers["content-security-policy"].to_str().unwrap();
+        // The hash of `start()`.
+        assert!(policy.contains("'sha256-DIm7WJS6ZKDYe5qFLPy+h4JFI9Bol5QmYC57mt3Fb00='"), "{policy}");
+        assert_eq!(headers["cache-control"], "no-store");
+    }
+    let (status, headers, body) = response(get("/assets/app.js")).await;
+    assert_eq!((status, body.as_str()), (200, "start = () => {}"));
+    assert_eq!(
+        (&headers["content-type"], &headers["cache-control"]),
+        (&"text/javascript".parse().unwrap(), &"no-cache".parse().unwrap())
+    );
+    for path in ["/..%2foutside", "/assets/..%2f..%2foutside", "/%2e%2e/outside", "//etc/hostname"] {
+        let (_, _, body) = response(get(path).header("Cookie", &cookie)).await;
+        assert!(body != "secret" && !body.contains("root"), "{path}: {body}");
+    }
+    let (status, _, body) = response(get("/api/none").header("Cookie", &cookie)).await;
+    assert!(status == 404 && body.contains("API$NO_ROUTE"), "{status} {body}");
+    let out = response(server.request_without_key(Method::POST, "/sign-out")).await;
+    assert!(out.1[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
+}
+
+#[tokio::test]
+async fn session_is_accepted_from_the_own_origin_only() {
+    let home = Home::new();
+    let server = start(&home);
+    let cookie = sign_in(&server).await;
+    let with_cookie = |method, path| server.request_without_key(method, path).header("Cookie", &cookie);
+    let list = with_cookie(Method::GET, "/api/conversations");
+    assert_eq!(response(list).await.0, 200);
+    let create = || with_cookie(Method::POST, "/api/conversations").body("{}");
+    assert_eq!(response(create()).await.0, 401, "without the origin");
+    assert_eq!(response(create().header("Origin", "http://evil.example")).await.0, 403);
+    let (status, _, body) = response(create().header("Origin", &server.url)).await;
+    assert_eq!(status, 200, "{body}");
+    let socket = "/socket.io/?EIO=4&transport=polling&session_api_key=null";
+    assert_eq!(response(with_cookie(Method::GET, socket)).await.0, 200);
+    assert_eq!(response(server.request_without_key(Method::GET, socket)).await.0, 401);
+}
+
+#[test]
+fn folder_without_a_page_is_rejected() {
+    let home = Home::new();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local", "--static", "/proc/self"];
+    let output = home.glovebox(&arguments).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains("/proc/self/index.html"), "{error}");
+}
