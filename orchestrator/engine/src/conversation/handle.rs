@@ -22,6 +22,7 @@ use super::stuck::LoopRecovery;
 use super::task::Task;
 use crate::events::EventLog;
 use crate::llm::Llm;
+use crate::sandbox::Sandbox;
 use crate::title::first_line;
 
 /// Maximum number of queued commands. A user sends few; if the mailbox is full, the sender gets an error.
@@ -40,6 +41,7 @@ pub struct Conversation {
     /// before any client can subscribe.
     first_live: Mutex<Option<broadcast::Receiver<LiveUpdate>>>,
     state: watch::Receiver<Arc<State>>,
+    sandbox: watch::Receiver<Option<Arc<dyn Sandbox>>>,
     /// `None` once the conversation is closed.
     task: Mutex<Option<JoinHandle<Result<(), ConversationError>>>>,
 }
@@ -85,10 +87,11 @@ impl Conversation {
         let (published_state, state_receiver) = watch::channel(Arc::new(state.clone()));
         let task =
             Task::new(parts, id.clone(), Arc::clone(&log), live.clone(), published_state, state, events);
+        let sandbox = task.watch_sandbox();
         let span = tracing::info_span!("conversation", %id);
         let task = tokio::spawn(task.run(commands, first).instrument(span));
         let (first_live, task) = (Mutex::new(Some(first_live)), Mutex::new(Some(task)));
-        Ok(Self { id, mailbox, log, live, first_live, state: state_receiver, task })
+        Ok(Self { id, mailbox, log, live, first_live, state: state_receiver, sandbox, task })
     }
 
     /// Returns the conversation's id.
@@ -110,6 +113,12 @@ impl Conversation {
     /// Returns the latest state, whose events are already in the log.
     pub fn state(&self) -> Arc<State> {
         Arc::clone(&self.state.borrow())
+    }
+
+    /// Returns the sandbox for direct access to its files and programs, while it is connected. The log does not record such
+    /// access.
+    pub fn sandbox(&self) -> Option<Arc<dyn Sandbox>> {
+        self.sandbox.borrow().clone()
     }
 
     /// Whether the task has ended. Without a call of [`close`](Self::close), it ends if the log cannot be appended to.

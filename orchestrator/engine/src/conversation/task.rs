@@ -76,8 +76,8 @@ pub(super) struct Task {
     /// Runs the steps of the conversation's own agent.
     step_runner: StepRunner,
     retries: (mpsc::Sender<StepRetry>, mpsc::Receiver<StepRetry>),
-    /// The sandbox while it is connected.
-    sandbox: Option<Arc<dyn Sandbox>>,
+    /// The sandbox while it is connected. Also read by the conversation's handle.
+    sandbox: watch::Sender<Option<Arc<dyn Sandbox>>>,
     /// Actions in flight. The result of any other action is dropped.
     actions: BTreeMap<EventId, RunningAction>,
     /// Model that finds titles. `None` if no title was requested.
@@ -109,11 +109,21 @@ impl Task {
             work: JoinSet::new(),
             workers: BTreeMap::new(),
             retries: mpsc::channel(MAX_QUEUED_RETRIES),
-            sandbox: None,
+            sandbox: watch::Sender::default(),
             actions: BTreeMap::new(),
             title_model: None,
             title_search: None,
         }
+    }
+
+    /// Returns a receiver of the connected sandbox.
+    pub(super) fn watch_sandbox(&self) -> watch::Receiver<Option<Arc<dyn Sandbox>>> {
+        self.sandbox.subscribe()
+    }
+
+    /// Returns the sandbox while it is connected.
+    fn connected_sandbox(&self) -> Option<Arc<dyn Sandbox>> {
+        self.sandbox.borrow().clone()
     }
 
     /// Handles the first input and all that follow, until the conversation ends.
@@ -197,7 +207,7 @@ impl Task {
             }
             WorkResult::Sandbox(Ok(sandbox)) => {
                 let lease = sandbox.lease().clone();
-                self.sandbox = Some(sandbox);
+                self.sandbox.send_replace(Some(sandbox));
                 Some(InputKind::SandboxReady(lease))
             }
             WorkResult::Sandbox(Err(error)) => Some(self.lose_sandbox(&error)),

@@ -54,7 +54,7 @@ impl Task {
 
     /// Has a model write out the draft of an edit. The edit is performed when it is in the log.
     pub(super) fn write_draft(&mut self, action: EventId, draft: EditAction, request: ActionRequest) {
-        let Some(sandbox) = self.sandbox.clone() else {
+        let Some(sandbox) = self.connected_sandbox() else {
             return tracing::error!(%action, "a draft was started without a sandbox");
         };
         let llm = self.step_runner_for(action).draft_editor();
@@ -108,7 +108,7 @@ impl Task {
 
     pub(super) fn current_workspace(&self) -> StepWorkspace {
         let repository = self.state.repository().unwrap_or_default();
-        StepWorkspace { sandbox: self.sandbox.clone(), repository }
+        StepWorkspace { sandbox: self.connected_sandbox(), repository }
     }
 
     /// Returns the step runner of the agent that takes an action.

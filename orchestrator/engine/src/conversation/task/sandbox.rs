@@ -59,7 +59,7 @@ impl Task {
 
     /// Drops the sandbox with all actions in it. Returns the input that reports why.
     pub(super) fn lose_sandbox(&mut self, error: &SandboxError) -> InputKind {
-        self.sandbox = None;
+        self.sandbox.send_replace(None);
         for (_, running) in self.actions.extract_if(.., |_, running| running.is_for_sandbox) {
             running.abort.abort();
         }
@@ -79,8 +79,8 @@ impl Task {
         F: Future<Output = WorkResult> + Send + 'static,
     {
         let cancel = CancellationToken::new();
-        let sandbox = self.sandbox.as_deref().filter(|_| is_for_sandbox);
-        let sandbox = sandbox.map(|sandbox| tracing::field::display(&sandbox.lease().sandbox_id));
+        let sandbox = self.connected_sandbox().filter(|_| is_for_sandbox);
+        let sandbox = sandbox.as_ref().map(|sandbox| tracing::field::display(&sandbox.lease().sandbox_id));
         let span = tracing::info_span!("action", id = %action, sandbox);
         let abort = self.work.spawn(work(cancel.clone()).instrument(span));
         self.actions.insert(action, RunningAction { cancel, is_for_sandbox, abort });
@@ -110,7 +110,7 @@ impl Task {
         mut request: ActionRequest,
         time_left: Option<Duration>,
     ) {
-        let Some(sandbox) = self.sandbox.clone() else {
+        let Some(sandbox) = self.connected_sandbox() else {
             return tracing::error!(%action, "an action was started without a sandbox");
         };
         add_code_graph(&mut request);
