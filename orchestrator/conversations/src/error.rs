@@ -39,6 +39,9 @@ pub enum ConversationsError {
     /// This process does not run the conversation.
     #[error("conversation {0} is not running")]
     NotRunning(ConversationId),
+    /// The conversation runs, and its sandbox is not connected. Worth a retry while it starts.
+    #[error("conversation {0} has no sandbox at the moment: send a message to start one")]
+    NoSandbox(ConversationId),
     /// The user decided on an action, and none awaits confirmation.
     #[error("no action of conversation {0} awaits your approval")]
     NothingToDecide(ConversationId),
@@ -79,6 +82,7 @@ impl ConversationsError {
             | Self::NotInLoop(_)
             | Self::Host(HostError::Refused(_)) => true,
             Self::Locked(_)
+            | Self::NoSandbox(_)
             | Self::TooManyRunning(_)
             | Self::ShuttingDown
             | Self::Store(_)

@@ -23,6 +23,7 @@ mod library;
 mod lifecycle;
 mod list;
 mod parts;
+mod ports;
 mod resume;
 mod running;
 mod selector;
@@ -53,6 +54,7 @@ pub use list::{
     ConversationEntry, ConversationFilter, ConversationStatus, InvalidPosition, ListPosition, Overview,
 };
 pub use parts::ConversationParts;
+pub use ports::PortError;
 pub use resume::{ResumeRequest, StoredConversation, UserDecision};
 pub use running::{CloseReason, ClosedConversation};
 pub use selector::{AmbiguousPrefix, ConversationSelector, find_by_prefix};

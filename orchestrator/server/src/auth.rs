@@ -10,11 +10,11 @@ use ring::digest::{Digest, SHA256, digest};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error::ApiError;
-use crate::socket_io;
 use crate::state::ServerState;
+use crate::{cookies, socket_io};
 
 /// V0's header of the key.
-const KEY_HEADER: &str = "x-session-api-key";
+pub(crate) const KEY_HEADER: &str = "x-session-api-key";
 
 /// V0's parameter of the key, for sockets only.
 const KEY_PARAMETER: &str = "session_api_key";
@@ -52,7 +52,7 @@ impl ApiKey {
 fn has_key(state: &ServerState, request: &Request) -> bool {
     let headers = request.headers();
     let has_origin = || request.method().is_safe() || headers.contains_key(header::ORIGIN);
-    state.key.is_in(headers) || has_origin() && state.sessions.is_in(headers)
+    state.key.is_in(headers) || has_origin() && cookies::has_session(&state.signatures, headers)
 }
 
 /// Rejects requests without the key.

@@ -2,8 +2,9 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use conversations::{ConversationsError, HostError};
+use conversations::{ConversationsError, HostError, PortError};
 use engine::conversation::ConversationError;
+use engine::sandbox::SandboxError;
 use http::{HeaderValue, StatusCode, header};
 use protocol::client_api::ErrorBody;
 
@@ -14,6 +15,12 @@ pub(crate) enum ApiError {
     NoKey,
     #[error("the request is for another host, or from a page of another origin")]
     ForeignOrigin,
+    #[error("open this address with a link of the conversation's route web-hosts")]
+    NoPortCookie,
+    #[error("cannot forward the request to the program in the sandbox")]
+    Program(#[source] hyper::Error),
+    #[error("cannot reach the port in the sandbox: {0}")]
+    Port(SandboxError),
     #[error("there is no such route")]
     NoRoute,
     #[error("the route has no such method")]
@@ -39,6 +46,8 @@ impl ApiError {
             Self::NoKey => (StatusCode::UNAUTHORIZED, "AUTH$NO_KEY"),
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
+            Self::NoPortCookie => (StatusCode::UNAUTHORIZED, "AUTH$NO_PORT_COOKIE"),
+            Self::Program(_) | Self::Port(_) => (StatusCode::BAD_GATEWAY, "SANDBOX$UNREACHABLE"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "API$NO_METHOD"),
             Self::TooManyActions => (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY"),
             Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),
@@ -56,6 +65,7 @@ impl ApiError {
                 ConversationsError::Exists(_)
                 | ConversationsError::Locked(_)
                 | ConversationsError::NotRunning(_)
+                | ConversationsError::NoSandbox(_)
                 | ConversationsError::NothingToDecide(_)
                 | ConversationsError::NotInLoop(_)
                 | ConversationsError::Conversation(ConversationError::Closed(_)) => {
@@ -90,10 +100,19 @@ impl ApiError {
     }
 }
 
+impl From<PortError> for ApiError {
+    fn from(error: PortError) -> Self {
+        match error {
+            PortError::Conversation(error) => Self::Conversations(error),
+            PortError::Sandbox(error) => Self::Port(error),
+        }
+    }
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.status();
-        if status.is_server_error() {
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(code, error = &self as &dyn std::error::Error, "cannot serve a request");
         }
         let mut response = (status, Json(self.body(code))).into_response();

@@ -4,16 +4,19 @@
 //! and the server's [`ServerConfig`]. The routes are in `routes`, their shapes in [`protocol::client_api`].
 //!
 //! Every request to `/api` needs the server's key, or the session of a browser that has signed in with it. Requests whose `Host` is not expected are rejected, and so are those from
-//! pages of other origins, so that a page in a browser cannot reach a server on the same machine.
+//! pages of other origins, so that a page in a browser cannot reach a server on the same machine. Programs in sandboxes that
+//! listen on a port are reached at host names of their own (`ports`).
 
 mod auth;
 mod connections;
+mod cookies;
 mod error;
 mod extract;
 mod origin;
 mod page;
+mod ports;
 mod routes;
-mod session;
+mod signature;
 mod socket_io;
 mod state;
 mod stream;
@@ -28,6 +31,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use origin::AllowedHosts;
+pub use ports::PortHosts;
 use state::ServerState;
 
 /// Settings of [`Server`].
@@ -39,6 +43,8 @@ pub struct ServerConfig {
     pub allowed_hosts: AllowedHosts,
     /// Values of the settings that clients can choose.
     pub choices: Choices,
+    /// The addresses of ports in sandboxes.
+    pub port_hosts: PortHosts,
     /// Folder of a web page to serve from the same origin. `None` for the API alone.
     pub page_folder: Option<PathBuf>,
 }

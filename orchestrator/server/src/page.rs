@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tower_http::services::ServeDir;
 use tower_http::set_header::SetResponseHeader;
 
-use crate::session::Sessions;
+use crate::cookies;
 use crate::state::ServerState;
 
 /// Policy of the page, except for its scripts. Pictures of other hosts are refused, because events could send data to them.
@@ -65,7 +65,7 @@ pub(crate) fn router(state: &Arc<ServerState>, folder: &Path) -> Router<Arc<Serv
 
 /// The page. Without a session, leads to the sign-in. It is read for each request, because a new build has other scripts.
 async fn page(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
-    if !state.sessions.is_in(&headers) {
+    if !cookies::has_session(&state.signatures, &headers) {
         return Redirect::to("/sign-in").into_response();
     }
     let path = state.page_folder.as_deref().unwrap_or(Path::new("")).join("index.html");
@@ -106,11 +106,15 @@ async fn sign_in(State(state): State<Arc<ServerState>>, Form(SignIn { key }): Fo
     if !state.key.is(key.expose_secret().trim().as_bytes()) {
         return sign_in_page(StatusCode::UNAUTHORIZED, "This is not the key of the server.");
     }
-    (state.sessions.start().map(|cookie| [(header::SET_COOKIE, cookie)]), Redirect::to("/")).into_response()
+    (
+        cookies::start_session(&state.signatures).map(|cookie| [(header::SET_COOKIE, cookie)]),
+        Redirect::to("/"),
+    )
+        .into_response()
 }
 
 async fn sign_out() -> Response {
-    ([(header::SET_COOKIE, Sessions::end())], Redirect::to("/sign-in")).into_response()
+    ([(header::SET_COOKIE, cookies::end_session())], Redirect::to("/sign-in")).into_response()
 }
 
 fn sign_in_page(status: StatusCode, problem: &str) -> Response {

@@ -12,15 +12,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::ApiKey;
-use crate::session::Sessions;
-use crate::{AllowedHosts, Choices, ServerConfig};
+use crate::signature::TimedSignatures;
+use crate::{AllowedHosts, Choices, PortHosts, ServerConfig};
 
 pub(crate) struct ServerState {
     pub(crate) conversations: Arc<HostedConversations>,
     pub(crate) key: ApiKey,
-    pub(crate) sessions: Sessions,
+    pub(crate) signatures: TimedSignatures,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) choices: Choices,
+    pub(crate) port_hosts: PortHosts,
     pub(crate) page_folder: Option<PathBuf>,
     pub(crate) started_at: Instant,
     /// Time of the last request with a key, in seconds since the start.
@@ -40,13 +41,14 @@ pub(crate) struct ConnectionGuard {
 
 impl ServerState {
     pub(crate) fn new(conversations: Arc<HostedConversations>, config: ServerConfig) -> Self {
-        let ServerConfig { key, allowed_hosts, choices, page_folder } = config;
+        let ServerConfig { key, allowed_hosts, choices, port_hosts, page_folder } = config;
         Self {
             conversations,
             key: ApiKey::new(&key),
-            sessions: Sessions::new(&key),
+            signatures: TimedSignatures::new(&key),
             allowed_hosts,
             choices,
+            port_hosts,
             page_folder,
             started_at: Instant::now(),
             last_request_secs: AtomicU64::new(0),

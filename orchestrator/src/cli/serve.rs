@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use conversations::{HostedConversations, HostingOptions};
 use secrecy::ExposeSecret as _;
-use server::{AllowedHosts, Choices, Server, ServerConfig};
+use server::{AllowedHosts, Choices, PortHosts, Server, ServerConfig};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,11 @@ pub(super) struct ServeArguments {
     /// Name under which clients reach this server, besides localhost; * for any. Can be repeated.
     #[arg(long = "allow-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
+
+    /// URL of programs in sandboxes that listen on a port, with * for PORT-CONVERSATION. By default http://*.localhost, at the
+    /// port of this server.
+    #[arg(long, value_name = "URL", value_parser = PortHosts::parse)]
+    port_url: Option<PortHosts>,
 
     /// Maximum number of conversations that run at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
@@ -63,12 +68,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let store = state_dir.store(config.durability).await?;
     let options =
         HostingOptions { max_running: arguments.max_running, close_delay: config.sandbox.close_delay };
-    let server_config = ServerConfig {
-        key: key.secret.clone(),
-        allowed_hosts: AllowedHosts::new(arguments.allowed_hosts),
-        choices: choices(&config),
-        page_folder: arguments.page_folder,
-    };
+    let choices = choices(&config);
     let conversations = HostedConversations::new(
         compose::conversations(store, &state_dir),
         Arc::new(compose::ConfiguredFactory::new(config, state_dir)),
@@ -77,7 +77,8 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener
         .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
-    print::line(&format!("listening on http://{}", listener.local_addr()?))?;
+    let address = listener.local_addr()?;
+    print::line(&format!("listening on http://{address}"))?;
     match &key.new_file {
         Some(file) => print::line(&format!(
             "key: {}\n(printed only this time; it is in {})",
@@ -87,6 +88,13 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         None => print::line("key: as before")?,
     }
 
+    let server_config = ServerConfig {
+        key: key.secret.clone(),
+        allowed_hosts: AllowedHosts::new(arguments.allowed_hosts),
+        choices,
+        port_hosts: arguments.port_url.unwrap_or_else(|| PortHosts::localhost(address.port())),
+        page_folder: arguments.page_folder,
+    };
     let shutdown = CancellationToken::new();
     let server = Server::new(Arc::clone(&conversations), server_config);
     let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));

@@ -1,6 +1,7 @@
 //! `glovebox serve`, with real clients.
 
 mod page;
+mod ports;
 mod requests;
 mod restart;
 mod socket_io;

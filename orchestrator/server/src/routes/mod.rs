@@ -4,6 +4,7 @@ mod conversations;
 mod events;
 mod health;
 mod options;
+mod ports;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,8 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/events", get(events::page).post(events::append))
         .route("/conversations/{id}/message", post(events::message))
         .route("/conversations/{id}/trajectory", get(events::trajectory))
+        .route("/conversations/{id}/web-hosts", get(ports::web_hosts))
+        .route("/conversations/{id}/vscode-url", get(ports::vscode_url))
         .route("/v2/conversations/{id}/stream", get(stream::stream))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
@@ -81,6 +84,8 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
             header::CONTENT_SECURITY_POLICY,
             HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
         ))
+        // Outside of the headers above, which are for our own content.
+        .layer(from_fn_with_state(Arc::clone(&state), crate::ports::serve))
         .layer(CatchPanicLayer::new())
         // The query may hold a key, so the span has only the path.
         .layer(TraceLayer::new_for_http().make_span_with(|request: &http::Request<_>| {

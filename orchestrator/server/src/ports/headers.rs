@@ -1,0 +1,152 @@
+//! Headers of what is forwarded to a port, and of its responses.
+
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use super::access::PORT_COOKIE;
+use crate::auth::{ApiKey, KEY_HEADER};
+use crate::cookies::{self, SESSION_COOKIE};
+
+/// Headers about one connection.
+const CONNECTION_HEADERS: [HeaderName; 7] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Replaces the headers of a request. The program sees itself as a server on its own machine, and none of our keys.
+pub(super) fn to_program(headers: &mut HeaderMap, port: u16, scheme: &str, host: &Authority, key: &ApiKey) {
+    if key.is_in(headers) {
+        headers.remove(header::AUTHORIZATION);
+    }
+    headers.remove(KEY_HEADER);
+    cookies::remove(headers, &[SESSION_COOKIE, PORT_COOKIE]);
+    remove_connection(headers);
+    let local = format!("localhost:{port}");
+    // It has been compared with the host.
+    if headers.contains_key(header::ORIGIN) {
+        set(headers, header::ORIGIN, &format!("http://{local}"));
+    }
+    set(headers, header::HOST, &local);
+    set(headers, HeaderName::from_static("x-forwarded-host"), host.as_str());
+    set(headers, HeaderName::from_static("x-forwarded-proto"), scheme);
+    headers.remove("x-forwarded-for");
+    headers.remove(header::FORWARDED);
+}
+
+/// Replaces the headers of a response. The program affects no other host.
+pub(super) fn from_program(headers: &mut HeaderMap, port: u16, scheme: &str, host: &Authority) {
+    remove_connection(headers);
+    headers.remove(header::ALT_SVC);
+    let cookies: Vec<_> =
+        headers.get_all(header::SET_COOKIE).iter().filter(|cookie| is_own_cookie(cookie)).cloned().collect();
+    headers.remove(header::SET_COOKIE);
+    for cookie in cookies {
+        headers.append(header::SET_COOKIE, cookie);
+    }
+    let location = headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
+    let path = location.and_then(|location| location.strip_prefix(&format!("http://localhost:{port}")));
+    if let Some(location) = path.map(|path| format!("{scheme}://{host}{path}")) {
+        set(headers, header::LOCATION, &location);
+    }
+}
+
+/// Whether a cookie is for the program's host alone, and not one of ours.
+fn is_own_cookie(cookie: &HeaderValue) -> bool {
+    let Ok(cookie) = cookie.to_str() else { return false };
+    let mut parts = cookie.split(';').map(|part| part.split('=').next().unwrap_or_default().trim());
+    let name = parts.next().unwrap_or_default();
+    ![SESSION_COOKIE, PORT_COOKIE].contains(&name)
+        && !parts.any(|attribute| attribute.eq_ignore_ascii_case("domain"))
+}
+
+fn remove_connection(headers: &mut HeaderMap) {
+    let named = headers.get_all(header::CONNECTION).iter().filter_map(|names| names.to_str().ok());
+    let named: Vec<_> = named.flat_map(|names| names.split(',')).map(|name| name.trim().to_owned()).collect();
+    for name in named {
+        headers.remove(name);
+    }
+    for name in CONNECTION_HEADERS {
+        headers.remove(name);
+    }
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    // All values are made of host names, ports and paths that were headers.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::SecretString;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn program_sees_no_key_and_its_own_host() {
+        let key = ApiKey::new(&SecretString::from("secret"));
+        let host = Authority::from_static("80-a.localhost:3000");
+        let mut request = headers(&[
+            ("host", "80-a.localhost:3000"),
+            ("origin", "http://80-a.localhost:3000"),
+            ("x-session-api-key", "secret"),
+            ("authorization", "Bearer secret"),
+            ("cookie", "glovebox-session=1; theme=dark; glovebox-port=2"),
+            ("connection", "keep-alive, x-hop"),
+            ("x-hop", "1"),
+            ("x-forwarded-for", "1.2.3.4"),
+            ("accept", "*/*"),
+        ]);
+        to_program(&mut request, 80, "http", &host, &key);
+        let expected = headers(&[
+            ("host", "localhost:80"),
+            ("origin", "http://localhost:80"),
+            ("cookie", "theme=dark"),
+            ("accept", "*/*"),
+            ("x-forwarded-host", "80-a.localhost:3000"),
+            ("x-forwarded-proto", "http"),
+        ]);
+        assert_eq!(request, expected);
+        let mut request = headers(&[("authorization", "Bearer other")]);
+        to_program(&mut request, 80, "http", &host, &key);
+        assert_eq!(request["authorization"], "Bearer other");
+    }
+
+    #[test]
+    fn program_changes_no_other_host() {
+        let host = Authority::from_static("80-a.example.org");
+        let mut response = headers(&[
+            ("set-cookie", "a=1; Path=/"),
+            ("set-cookie", "b=1; domain=example.org"),
+            ("set-cookie", "glovebox-session=forged"),
+            ("set-cookie", "c=2"),
+            ("location", "http://localhost:80/next?a"),
+            ("alt-svc", "h3=\"evil.example:443\""),
+            ("transfer-encoding", "chunked"),
+        ]);
+        from_program(&mut response, 80, "https", &host);
+        let expected = headers(&[
+            ("set-cookie", "a=1; Path=/"),
+            ("set-cookie", "c=2"),
+            ("location", "https://80-a.example.org/next?a"),
+        ]);
+        assert_eq!(response, expected);
+        let mut elsewhere = headers(&[("location", "https://example.com/")]);
+        from_program(&mut elsewhere, 80, "https", &host);
+        assert_eq!(elsewhere["location"], "https://example.com/");
+    }
+}

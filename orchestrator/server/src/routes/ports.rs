@@ -1,0 +1,40 @@
+//! Programs in a conversation's sandbox that a browser can open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use conversations::{ConversationsError, PortError};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::extract::ConversationPath;
+use crate::ports;
+use crate::state::ServerState;
+
+/// Links to the ports with a listener, each with its number. None while there is no sandbox.
+pub(super) async fn web_hosts(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+) -> Result<Json<Value>, ApiError> {
+    let listening = match state.conversations.conversations().ports(&id).await {
+        Err(PortError::Conversation(
+            ConversationsError::NotRunning(_) | ConversationsError::NoSandbox(_),
+        )) => Vec::new(),
+        listening => listening?,
+    };
+    let ports = listening.iter().map(|listening| listening.port);
+    let hosts: BTreeMap<_, _> =
+        ports.filter_map(|port| Some((ports::link(&state, &id, port)?, port))).collect();
+    Ok(Json(json!({"hosts": hosts})))
+}
+
+/// The editor of V0's images. Ours have none: an editor that the agent or an image starts is one of the ports.
+pub(super) async fn vscode_url(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+) -> Result<Json<Value>, ApiError> {
+    state.conversations.conversations().event_count(&id).await?;
+    Ok(Json(json!({"vscode_url": null})))
+}

@@ -1,0 +1,71 @@
+//! Signatures that are valid for a time: of the cookies of browsers, and of links to ports.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ring::hmac::{self, HMAC_SHA256};
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// Signs with the server's key. A new key ends all signatures.
+pub(crate) struct TimedSignatures(hmac::Key);
+
+impl TimedSignatures {
+    pub(crate) fn new(key: &SecretString) -> Self {
+        Self(hmac::Key::new(HMAC_SHA256, key.expose_secret().as_bytes()))
+    }
+
+    /// Returns a signature that is valid for a purpose and for this time.
+    pub(crate) fn sign(&self, purpose: &str, lifetime: Duration) -> String {
+        let end = seconds_from_now(lifetime);
+        let signature = hmac::sign(&self.0, message(purpose, end).as_bytes());
+        let signature: String = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{end}.{signature}")
+    }
+
+    /// Whether a signature is valid for a purpose, and now.
+    pub(crate) fn is_valid(&self, purpose: &str, signature: &str) -> bool {
+        let Some((end, signature)) = signature.split_once('.') else { return false };
+        let (Ok(end), Some(signature)) = (end.parse(), from_hex(signature)) else { return false };
+        let is_signed = hmac::verify(&self.0, message(purpose, end).as_bytes(), &signature).is_ok();
+        is_signed && end > seconds_from_now(Duration::ZERO)
+    }
+}
+
+fn message(purpose: &str, end: u64) -> String {
+    format!("glovebox {purpose} until {end}")
+}
+
+fn seconds_from_now(delay: Duration) -> u64 {
+    (SystemTime::now() + delay).duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signature_is_valid_for_its_key_purpose_and_time() {
+        let [own, other] =
+            ["first key", "second key"].map(|key| TimedSignatures::new(&SecretString::from(key)));
+        let valid = own.sign("session", Duration::from_mins(1));
+        assert!(own.is_valid("session", &valid));
+        assert!(!own.is_valid("port", &valid));
+        assert!(!other.is_valid("session", &valid));
+        let (end, signature) = valid.split_once('.').unwrap();
+        let later = end.parse::<u64>().unwrap() + 1;
+        for wrong in [
+            own.sign("session", Duration::ZERO),
+            format!("{later}.{signature}"),
+            format!("{end}.{}", &signature[2..]),
+            format!("{end}."),
+            String::new(),
+            "\u{e4}.\u{e4}".to_owned(),
+        ] {
+            assert!(!own.is_valid("session", &wrong), "{wrong}");
+        }
+    }
+}
