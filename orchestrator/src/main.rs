@@ -10,6 +10,7 @@ mod resolved_path;
 mod terminal_input;
 mod terminal_text;
 mod trust;
+mod v0_folder;
 mod workspace;
 mod writable;
 

@@ -354,3 +354,71 @@ fn conversations_are_read_when_their_file_is_read_only() {
     home.run(&["sandbox", "prune", "--runtime", "local"]).expect(0);
     home.assert_nothing_runs();
 }
+
+/// Stores events as V0 does, and returns the folder of the conversation.
+fn write_v0_conversation(sessions: &Path, id: &str, events: &[Value]) -> PathBuf {
+    let folder = sessions.join(id);
+    std::fs::create_dir_all(folder.join("events")).unwrap();
+    for event in events {
+        std::fs::write(folder.join(format!("events/{}.json", event["id"])), event.to_string()).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn conversations_of_v0_are_imported_and_resumed() {
+    let home = Home::new();
+    let trajectory = home.path().join("saved.json");
+    run(&home, &json!([bash("echo 1"), finish()]), &["--save-trajectory", trajectory.to_str().unwrap()]);
+    let events: Vec<Value> = serde_json::from_slice(&std::fs::read(&trajectory).unwrap()).unwrap();
+    let original = home.conversations()[0].clone();
+    let v0 = home.path().join("v0");
+    let [finished, working, broken] = ["1b", "2c", "3d"].map(|digits| digits.repeat(16));
+    let folder = write_v0_conversation(&v0.join("sessions"), &finished, &events);
+    std::fs::write(folder.join("metadata.json"), r#"{"title": "From V0", "created_at": NaN}"#).unwrap();
+    std::fs::write(folder.join("events/99.json"), r#"{"action": "unheard_of", "args": {}}"#).unwrap();
+    let until_run = events.iter().position(|event| event["action"] == "run").unwrap();
+    write_v0_conversation(&v0.join("users/ada/conversations"), &working, &events[..=until_run]);
+    std::fs::create_dir_all(v0.join("sessions").join(&broken).join("events")).unwrap();
+
+    let v0 = v0.to_str().unwrap();
+    let import = home.run(&["conversations", "import", "--runtime", "local", v0]).expect(1);
+    let imported: Vec<_> = import.stdout.lines().collect();
+    assert_eq!(imported, [&working, &finished], "{}", import.stderr);
+    for text in ["99.json: unknown action `unheard_of`", &format!("cannot import conversation {broken}")] {
+        assert!(import.stderr.contains(text), "{}", import.stderr);
+    }
+    let again = home.run(&["conversations", "import", v0, "--json"]).expect(1).stdout;
+    let statuses: Vec<_> =
+        again.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["status"].clone()).collect();
+    assert_eq!(statuses, ["exists", "exists", "failed"]);
+
+    // Everything but the ids is as before.
+    let exported = |id: &str| -> Vec<Value> {
+        let text = home.run(&["conversations", "export", id]).expect(0).stdout;
+        let mut events: Vec<Value> = serde_json::from_str(&text).unwrap();
+        for event in &mut events {
+            event["id"] = Value::Null;
+            event["cause"] = Value::Null;
+        }
+        events
+    };
+    assert_eq!(exported(&finished), exported(&original));
+    let list = home.run(&["conversations", "ls", "--json"]).expect(0).stdout;
+    assert!(list.contains("From V0"), "{list}");
+    // A scripted model skips what was answered before.
+    let model = home.script(&json!([bash("echo 1"), finish()]));
+    home.run(&["resume", &working, "-t", "go on", "-l", &model]).expect(0);
+    let transcript = home.run(&["conversations", "show", &working]).expect(0).stdout;
+    assert!(transcript.contains("echo 1") && transcript.contains("go on"), "{transcript}");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn folder_without_conversations_of_v0_is_rejected() {
+    let home = Home::new();
+    for (folder, problem) in [(".", "has no conversations of V0"), ("none", "cannot read the folder none")] {
+        let stderr = home.run(&["conversations", "import", folder]).expect(2).stderr;
+        assert!(stderr.contains(problem), "{stderr}");
+    }
+}

@@ -7,6 +7,7 @@ use engine::clock;
 use engine::conversation::{self, read_state};
 use engine::replay::{ReplayDifference, Trajectory};
 use engine::sandbox::SandboxProvider;
+use protocol::record::ConversationStarted;
 use protocol::{ConversationId, Event, EventBody, EventId, Record};
 
 use crate::{
@@ -180,6 +181,25 @@ impl Conversations {
         }
         self.store.append(&id, &events).await?;
         Ok(id)
+    }
+
+    /// Stores a conversation of V0 under its id. It has no sandbox yet, and a working agent is paused.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Exists`], [`ConversationsError::Locked`], or an error of the store.
+    pub async fn import(
+        &self,
+        id: &ConversationId,
+        started: ConversationStarted,
+        title: Option<String>,
+        events: Vec<Event>,
+    ) -> Result<(), ConversationsError> {
+        let mut claim = self.create(id.clone()).await?;
+        let log = conversation::import(started, title, events, &clock::now());
+        self.store.append(id, &log).await?;
+        claim.mark_started();
+        self.remove_empty_workspace(id).await;
+        Ok(())
     }
 
     /// Deletes a conversation with its sandbox and its own workspace. The log is removed last, so that a failed deletion can

@@ -1,5 +1,6 @@
-//! `glovebox conversations`: lists, shows, exports, forks and removes conversations.
+//! `glovebox conversations`: lists, shows, exports, forks, imports and removes conversations.
 
+mod import;
 mod list;
 mod remove;
 
@@ -49,19 +50,23 @@ own sandbox. Prints the id of the fork; continue it with `glovebox resume ID -t 
         #[arg(short = 'o', long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Import conversations of OpenHands V0.
+    Import(import::ImportArguments),
     /// Remove conversations with their sandboxes.
     Rm(remove::RemoveArguments),
 }
 
 pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let ssh_host = match &command {
-        ConversationsCommand::Rm(arguments) => arguments.host.clone(),
-        _ => None,
+    let overrides = overrides.clone();
+    let overrides = match &command {
+        ConversationsCommand::Rm(arguments) => Overrides { ssh_host: arguments.host.clone(), ..overrides },
+        ConversationsCommand::Import(arguments) => Overrides { runtime: arguments.runtime, ..overrides },
+        _ => overrides,
     };
-    let config = load_config_to_read(&Overrides { ssh_host, ..overrides.clone() })?;
+    let mut config = load_config_to_read(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let store = match &command {
-        ConversationsCommand::Fork { .. } | ConversationsCommand::Rm(_) => {
+        ConversationsCommand::Fork { .. } | ConversationsCommand::Import(_) | ConversationsCommand::Rm(_) => {
             state_dir.store(config.durability).await?
         }
         _ => state_dir.store_to_read(config.durability).await?,
@@ -89,6 +94,10 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
                 )?,
             }
             Ok(Exit::Finished)
+        }
+        ConversationsCommand::Import(arguments) => {
+            compose::choose_runtime(&mut config, &state_dir).await?;
+            import::run(arguments, &config, &conversations, &state_dir).await
         }
         ConversationsCommand::Rm(arguments) => {
             remove::run(arguments, &config, &conversations, &state_dir).await

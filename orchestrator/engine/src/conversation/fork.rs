@@ -18,7 +18,13 @@ pub fn fork(log: &[Event], from: &ConversationId, last: EventId, at: &Timestamp)
         return None;
     };
     started.forked_from = Some(ForkedFrom { conversation: from.clone(), event: last });
-    let mut state = State::fold(&events);
+    settle(&mut events, at);
+    Some(events)
+}
+
+/// Appends the events of a copied log that has no sandbox: its pending actions are interrupted, and a working agent is paused.
+pub(super) fn settle(events: &mut Vec<Event>, at: &Timestamp) {
+    let mut state = State::fold(&*events);
     for kind in [InputKind::SandboxRemoved, InputKind::Recovered, InputKind::UserPause] {
         let effects;
         (state, effects) = transition(state, Input { at: at.clone(), kind });
@@ -28,5 +34,4 @@ pub fn fork(log: &[Event], from: &ConversationId, last: EventId, at: &Timestamp)
             }
         }
     }
-    Some(events)
 }

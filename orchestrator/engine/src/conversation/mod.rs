@@ -7,6 +7,7 @@ mod command;
 mod error;
 mod fork;
 mod handle;
+mod import;
 mod input;
 #[cfg(test)]
 mod laws;
@@ -28,6 +29,7 @@ pub use command::SandboxDisposition;
 pub use error::ConversationError;
 pub use fork::fork;
 pub use handle::Conversation;
+pub use import::import;
 pub use input::{ConversationStart, Effect, Input, InputKind, Notice, ResumeOptions};
 pub use live::LiveUpdate;
 pub use parts::EngineParts;
