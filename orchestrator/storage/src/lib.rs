@@ -1,13 +1,15 @@
-//! Event stores: SQLite for one host, PostgreSQL for several.
+//! Event stores: SQLite for one host, PostgreSQL for several. Sealed documents: what must not be readable in a file.
 //!
-//! Both implement the engine's [`EventStore`](engine::events::EventStore). Events are redacted before they arrive here, and are
-//! not cached or folded.
+//! Both event stores implement the engine's [`EventStore`](engine::events::EventStore). Events are redacted before they arrive
+//! here, and are not cached or folded.
 
 mod event_batch;
 mod failure;
 pub mod postgres;
+pub mod sealed;
 pub mod sqlite;
 mod stored_event;
 
 pub use postgres::PostgresStore;
+pub use sealed::{SealedDocument, SealedDocuments, SealedError, SealingKey};
 pub use sqlite::{Durability, OpenError, SqliteStore};

@@ -14,13 +14,24 @@ const MIGRATIONS: &[&str] = &[include_str!("../../migrations/0001_events.sql")];
 const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
 pub(super) fn run(connection: &mut Connection, location: &Location) -> Result<(), OpenError> {
-    let found = migrate(connection).map_err(|source| OpenError::Migrate {
-        file: location.file().to_owned(),
-        version: SCHEMA_VERSION,
+    apply(connection, location, MIGRATIONS)
+}
+
+/// Applies those of a file's migrations that are missing.
+pub(crate) fn apply(
+    connection: &mut Connection,
+    location: &Location,
+    migrations: &[&str],
+) -> Result<(), OpenError> {
+    let known = migrations.len() as i64;
+    let file = || location.file().to_owned();
+    let found = migrate(connection, migrations).map_err(|source| OpenError::Migrate {
+        file: file(),
+        version: known,
         source,
     })?;
-    if found > SCHEMA_VERSION {
-        return Err(OpenError::TooNew { file: location.file().to_owned(), found, known: SCHEMA_VERSION });
+    if found > known {
+        return Err(OpenError::TooNew { file: file(), found, known });
     }
     Ok(())
 }
@@ -39,17 +50,17 @@ pub(super) fn check(connection: &Connection, location: &Location) -> Result<(), 
 }
 
 /// Applies missing migrations, unless the version is unknown. Returns the version before.
-fn migrate(connection: &mut Connection) -> rusqlite::Result<i64> {
+fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusqlite::Result<i64> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;
-    let missing = usize::try_from(found).ok().and_then(|done| MIGRATIONS.get(done..)).unwrap_or_default();
+    let missing = usize::try_from(found).ok().and_then(|done| migrations.get(done..)).unwrap_or_default();
     if missing.is_empty() {
         return Ok(found);
     }
     for migration in missing {
         transaction.execute_batch(migration)?;
     }
-    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    transaction.pragma_update(None, "user_version", migrations.len() as i64)?;
     transaction.commit()?;
     Ok(found)
 }

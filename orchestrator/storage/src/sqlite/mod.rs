@@ -12,8 +12,8 @@
 //! Dropping the store commits all queued changes, and blocks until then.
 
 mod append;
-mod migrations;
-mod open;
+pub(crate) mod migrations;
+pub(crate) mod open;
 mod read;
 mod readers;
 mod remove;

@@ -132,7 +132,7 @@ impl OpenError {
 
 /// The database file, and how to open it.
 #[derive(Debug, Clone)]
-pub(super) struct Location {
+pub(crate) struct Location {
     file: PathBuf,
     access: Access,
 }
@@ -147,7 +147,7 @@ enum Access {
 }
 
 impl Location {
-    pub(super) fn new(file: PathBuf, durability: Durability) -> Self {
+    pub(crate) fn new(file: PathBuf, durability: Durability) -> Self {
         Self { file, access: Access::Write(durability) }
     }
 
@@ -166,7 +166,7 @@ impl Location {
         Ok(Self { access: Access::ReadImmutable, ..location })
     }
 
-    pub(super) fn file(&self) -> &Path {
+    pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
@@ -177,7 +177,7 @@ impl Location {
     /// Creates the folder and the file, accessible to their owner only. SQLite's side files get the mode of the file. An existing
     /// file keeps its mode and is not opened: closing a second descriptor would release the locks of another store in this
     /// process.
-    pub(super) fn create(&self) -> Result<(), OpenError> {
+    pub(crate) fn create(&self) -> Result<(), OpenError> {
         if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             DirBuilder::new()
                 .recursive(true)
@@ -193,12 +193,12 @@ impl Location {
         }
     }
 
-    pub(super) fn connect(&self) -> Result<Connection, OpenError> {
+    pub(crate) fn connect(&self) -> Result<Connection, OpenError> {
         self.configured().map_err(|source| OpenError::Open { file: self.file.clone(), source })
     }
 
     /// Checks that the file can be written. SQLite opens it read-only otherwise, and the first append would fail.
-    pub(super) fn check_writable(&self, connection: &Connection) -> Result<(), OpenError> {
+    pub(crate) fn check_writable(&self, connection: &Connection) -> Result<(), OpenError> {
         match connection.is_readonly(rusqlite::MAIN_DB) {
             Ok(false) => Ok(()),
             Ok(true) => Err(OpenError::ReadOnly { file: self.file.clone() }),
