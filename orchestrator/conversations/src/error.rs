@@ -80,7 +80,7 @@ impl ConversationsError {
             | Self::NotRunning(_)
             | Self::NothingToDecide(_)
             | Self::NotInLoop(_)
-            | Self::Host(HostError::Refused(_)) => true,
+            | Self::Host(HostError::Refused(_) | HostError::NoModel | HostError::NoModelKey(_)) => true,
             Self::Locked(_)
             | Self::NoSandbox(_)
             | Self::TooManyRunning(_)

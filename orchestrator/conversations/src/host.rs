@@ -62,6 +62,12 @@ pub enum HostError {
     /// The request cannot be fulfilled. The text has what the user can do.
     #[error("{0}")]
     Refused(String),
+    /// Neither the configuration nor the user's settings name a model.
+    #[error("no model is chosen: choose one in the settings")]
+    NoModel,
+    /// The provider of the model requires a key, and there is none.
+    #[error("there is no key for the model {0}: add it to the settings")]
+    NoModelKey(String),
     /// An operation failed.
     #[error(transparent)]
     Failed(Box<dyn Error + Send + Sync>),

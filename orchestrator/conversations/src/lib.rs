@@ -10,6 +10,8 @@
 //! front ends [`follow`](Conversations::follow) it, until it is [`close`](Conversations::close)d. A claim keeps other
 //! processes from writing the same conversation. A [`Sweep`] removes sandboxes of killed processes.
 //!
+//! [`UserProfiles`] keeps the settings and secrets of users.
+//!
 //! Knows the traits of [`engine`] and no adapter: stores, sandbox providers and models arrive as trait objects, locks and
 //! folders through [`ConversationLocks`] and [`Workspaces`]. Reads no files, no environment and no configuration, and
 //! prints nothing. `examples/embedded.rs` runs a conversation on the engine's test parts.
@@ -24,6 +26,7 @@ mod lifecycle;
 mod list;
 mod parts;
 mod ports;
+mod profile;
 mod resume;
 mod running;
 mod selector;
@@ -55,6 +58,10 @@ pub use list::{
 };
 pub use parts::ConversationParts;
 pub use ports::PortError;
+pub use profile::{
+    GitToken, InvalidSetting, ProfileError, ProfileStore, SettingsPolicy, StoredProfile, UserId, UserProfile,
+    UserProfiles,
+};
 pub use resume::{ResumeRequest, StoredConversation, UserDecision};
 pub use running::{CloseReason, ClosedConversation};
 pub use selector::{AmbiguousPrefix, ConversationSelector, find_by_prefix};

@@ -62,6 +62,12 @@ impl ApiError {
                 ConversationsError::Ambiguous(_) | ConversationsError::Host(HostError::Refused(_)) => {
                     (StatusCode::BAD_REQUEST, "CONVERSATION$REJECTED")
                 }
+                ConversationsError::Host(HostError::NoModel) => {
+                    (StatusCode::BAD_REQUEST, "CONFIGURATION$SETTINGS_NOT_FOUND")
+                }
+                ConversationsError::Host(HostError::NoModelKey(_)) => {
+                    (StatusCode::BAD_REQUEST, "STATUS$ERROR_LLM_AUTHENTICATION")
+                }
                 ConversationsError::Exists(_)
                 | ConversationsError::Locked(_)
                 | ConversationsError::NotRunning(_)

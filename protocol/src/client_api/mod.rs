@@ -5,6 +5,7 @@ pub mod git;
 mod conversation;
 mod error;
 mod event_page;
+mod settings;
 
 pub use conversation::{
     AgentMessage, ConversationInfo, ConversationPage, ConversationReply, ConversationRuntimeStatus,
@@ -12,3 +13,7 @@ pub use conversation::{
 };
 pub use error::ErrorBody;
 pub use event_page::{EventPage, EventQuery};
+pub use settings::{
+    GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList, SecretUpdate, UserSettings,
+    UserSettingsInfo,
+};

@@ -1,0 +1,250 @@
+//! Settings, tokens and secrets of users.
+//!
+//! [`UserProfiles`] keeps one document per user in a [`ProfileStore`], which encrypts it. What a user may choose is less than what
+//! the operator may: the [`SettingsPolicy`] decides. Values of secrets leave this module only to compose a conversation.
+
+mod document;
+mod error;
+mod limits;
+mod mcp_config;
+mod store;
+#[cfg(test)]
+mod tests;
+mod user;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::secrets::Secret;
+use protocol::client_api::git::GitProvider;
+use protocol::client_api::{GitTokensRequest, NewSecret, SecretUpdate, UserSettings, UserSettingsInfo};
+use secrecy::{ExposeSecret as _, SecretString};
+
+pub use error::{InvalidSetting, ProfileError};
+pub use store::{ProfileStore, StoredProfile};
+pub use user::UserId;
+
+/// Maximum number of attempts to write a profile that other processes are changing.
+const MAX_WRITE_ATTEMPTS: u32 = 16;
+
+/// What a user has stored. `Debug` omits the values of secrets.
+#[derive(Debug, Clone, Default)]
+pub struct UserProfile {
+    /// The settings. `None` if the user has stored none.
+    pub settings: Option<UserSettings>,
+    /// Tokens of git providers.
+    pub git_tokens: BTreeMap<GitProvider, GitToken>,
+    /// Secrets that commands can use, by name.
+    pub secrets: BTreeMap<String, Secret>,
+}
+
+/// A token of a git provider.
+#[derive(Debug, Clone)]
+pub struct GitToken {
+    /// The token.
+    pub token: SecretString,
+    /// The user's id at the provider.
+    pub user_id: Option<String>,
+    /// The provider's host. `None` for its own.
+    pub host: Option<String>,
+}
+
+/// Decides which settings a user may choose. Implemented by the composition root, from the operator's configuration.
+pub trait SettingsPolicy: Send + Sync {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// The first setting that is not allowed, or has no effect that the user could expect.
+    fn check(&self, settings: &UserSettings) -> Result<(), InvalidSetting>;
+}
+
+/// The profiles of all users.
+pub struct UserProfiles {
+    store: Arc<dyn ProfileStore>,
+    policy: Arc<dyn SettingsPolicy>,
+    /// Changes of this process wait for each other instead of repeating.
+    changing: tokio::sync::Mutex<()>,
+}
+
+impl UserProfiles {
+    /// Creates the profiles of a store.
+    pub fn new(store: Arc<dyn ProfileStore>, policy: Arc<dyn SettingsPolicy>) -> Self {
+        Self { store, policy, changing: tokio::sync::Mutex::default() }
+    }
+
+    /// Returns the profile of a user, which is empty if nothing is stored.
+    ///
+    /// # Errors
+    /// [`ProfileError::Store`].
+    pub async fn load(&self, user: &UserId) -> Result<UserProfile, ProfileError> {
+        Ok(self.read(user).await?.1)
+    }
+
+    /// Returns the settings of a user without the values of keys.
+    ///
+    /// # Errors
+    /// [`ProfileError::NoSettings`] or [`ProfileError::Store`].
+    pub async fn settings(&self, user: &UserId) -> Result<UserSettingsInfo, ProfileError> {
+        let profile = self.load(user).await?;
+        let mut settings = profile.settings.ok_or(ProfileError::NoSettings)?;
+        settings.mcp_config = settings.mcp_config.as_ref().map(mcp_config::mask);
+        let host = |(provider, token): (&GitProvider, &GitToken)| (*provider, token.host.clone());
+        Ok(UserSettingsInfo {
+            provider_tokens_set: profile.git_tokens.iter().map(host).collect(),
+            llm_api_key_set: settings.llm_api_key.is_some(),
+            search_api_key_set: settings.search_api_key.is_some(),
+            settings,
+        })
+    }
+
+    /// Replaces the settings of a user. Model, base URL, keys and consent keep their stored values if they are `None`; an empty
+    /// text removes them.
+    ///
+    /// # Errors
+    /// [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
+    pub async fn save_settings(&self, user: &UserId, settings: UserSettings) -> Result<(), ProfileError> {
+        limits::check_settings(&settings)?;
+        self.change(user, |profile| {
+            let settings = merge(settings.clone(), profile.settings.take().unwrap_or_default());
+            self.policy.check(&settings)?;
+            profile.settings = Some(settings);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Stores tokens of git providers. Those of other providers stay.
+    ///
+    /// # Errors
+    /// [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
+    pub async fn add_git_tokens(&self, user: &UserId, request: GitTokensRequest) -> Result<(), ProfileError> {
+        limits::check_git_tokens(&request)?;
+        self.change(user, |profile| {
+            for (provider, given) in request.provider_tokens.clone() {
+                let stored = profile.git_tokens.remove(&provider).map(|stored| stored.token);
+                let Some(token) = given.token.filter(is_not_empty).or(stored) else { continue };
+                let host = given.host.filter(|host| !host.trim().is_empty());
+                profile.git_tokens.insert(provider, GitToken { token, user_id: given.user_id, host });
+            }
+            if let Some(mut config) = request.mcp_config.clone() {
+                let settings = profile.settings.get_or_insert_default();
+                mcp_config::unmask(&mut config, settings.mcp_config.as_ref());
+                settings.mcp_config = Some(config);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes all tokens of git providers.
+    ///
+    /// # Errors
+    /// [`ProfileError::Contended`] or [`ProfileError::Store`].
+    pub async fn remove_git_tokens(&self, user: &UserId) -> Result<(), ProfileError> {
+        self.change(user, |profile| {
+            profile.git_tokens.clear();
+            Ok(())
+        })
+        .await
+    }
+
+    /// Stores a new secret.
+    ///
+    /// # Errors
+    /// [`ProfileError::SecretExists`], [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
+    pub async fn add_secret(&self, user: &UserId, secret: NewSecret) -> Result<(), ProfileError> {
+        let NewSecret { name, value, description } = secret;
+        let secret = Secret { value, description: description.unwrap_or_default() };
+        limits::check_secret(&name, &secret)?;
+        self.change(user, |profile| {
+            if profile.secrets.contains_key(&name) {
+                return Err(ProfileError::SecretExists(name.clone()));
+            }
+            profile.secrets.insert(name.clone(), secret.clone());
+            limits::check_secret_count(profile)
+        })
+        .await
+    }
+
+    /// Renames and describes a secret. Its value stays.
+    ///
+    /// # Errors
+    /// [`ProfileError::UnknownSecret`], [`ProfileError::SecretExists`], [`ProfileError::Invalid`],
+    /// [`ProfileError::Contended`] or [`ProfileError::Store`].
+    pub async fn update_secret(
+        &self,
+        user: &UserId,
+        name: &str,
+        update: SecretUpdate,
+    ) -> Result<(), ProfileError> {
+        self.change(user, |profile| {
+            let unknown = || ProfileError::UnknownSecret(name.to_owned());
+            let mut secret = profile.secrets.remove(name).ok_or_else(unknown)?;
+            secret.description = update.description.clone().unwrap_or_default();
+            limits::check_secret(&update.name, &secret)?;
+            match profile.secrets.insert(update.name.clone(), secret) {
+                Some(_) => Err(ProfileError::SecretExists(update.name.clone())),
+                None => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// Removes a secret.
+    ///
+    /// # Errors
+    /// [`ProfileError::UnknownSecret`], [`ProfileError::Contended`] or [`ProfileError::Store`].
+    pub async fn remove_secret(&self, user: &UserId, name: &str) -> Result<(), ProfileError> {
+        self.change(user, |profile| {
+            let removed = profile.secrets.remove(name);
+            removed.map(drop).ok_or_else(|| ProfileError::UnknownSecret(name.to_owned()))
+        })
+        .await
+    }
+
+    /// Changes a profile, again with what another process has written if that was faster.
+    async fn change(
+        &self,
+        user: &UserId,
+        change: impl Fn(&mut UserProfile) -> Result<(), ProfileError> + Send,
+    ) -> Result<(), ProfileError> {
+        let _changing = self.changing.lock().await;
+        for _ in 0..MAX_WRITE_ATTEMPTS {
+            let (revision, mut profile) = self.read(user).await?;
+            change(&mut profile)?;
+            let content = document::to_bytes(&profile)?;
+            if self.store.write(user, revision, content).await? {
+                return Ok(());
+            }
+        }
+        Err(ProfileError::Contended)
+    }
+
+    /// Returns the revision and the profile.
+    async fn read(&self, user: &UserId) -> Result<(u64, UserProfile), ProfileError> {
+        match self.store.read(user).await? {
+            Some(stored) => Ok((stored.revision, document::from_bytes(stored.content.expose_secret())?)),
+            None => Ok((0, UserProfile::default())),
+        }
+    }
+}
+
+/// Adds stored values to new settings.
+fn merge(mut new: UserSettings, stored: UserSettings) -> UserSettings {
+    let key = |new: Option<SecretString>, stored| new.or(stored).filter(is_not_empty);
+    let text = |new: Option<String>, stored| new.or(stored).filter(|text| !text.trim().is_empty());
+    new.llm_api_key = key(new.llm_api_key.take(), stored.llm_api_key);
+    new.search_api_key = key(new.search_api_key.take(), stored.search_api_key);
+    new.sandbox_api_key = key(new.sandbox_api_key.take(), stored.sandbox_api_key);
+    new.llm_model = text(new.llm_model.take(), stored.llm_model);
+    new.llm_base_url = text(new.llm_base_url.take(), stored.llm_base_url);
+    new.user_consents_to_analytics = new.user_consents_to_analytics.or(stored.user_consents_to_analytics);
+    if let Some(config) = &mut new.mcp_config {
+        mcp_config::unmask(config, stored.mcp_config.as_ref());
+    }
+    new
+}
+
+fn is_not_empty(secret: &SecretString) -> bool {
+    !secret.expose_secret().trim().is_empty()
+}
