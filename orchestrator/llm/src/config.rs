@@ -8,6 +8,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
+use crate::connection_guard::ConnectionGuard;
 use crate::models::{MissingFeature, lacks};
 use crate::retry::RetryPolicy;
 
@@ -71,6 +72,8 @@ pub struct LlmConfig {
     /// V0's `completion_kwargs`: fields of the request, which override all others. `extra_body` holds further fields, and
     /// `extra_headers` holds headers.
     pub completion_kwargs: Map<String, Value>,
+    /// Restricts the connections, for an address that a user has chosen. `None` for an address of the operator.
+    pub connection_guard: Option<ConnectionGuard>,
 }
 
 /// The provider's wire format.
@@ -178,6 +181,7 @@ impl LlmConfig {
             output_cost_per_token: None,
             headers: BTreeMap::new(),
             completion_kwargs: Map::new(),
+            connection_guard: None,
         }
     }
 

@@ -14,6 +14,7 @@ mod analyzer;
 mod anthropic;
 mod classify;
 mod config;
+mod connection_guard;
 mod connectivity;
 mod error_name;
 mod models;
@@ -36,12 +37,13 @@ use models::MissingFeature;
 
 pub use analyzer::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnalyzer};
 pub use config::{ConfigError, LlmConfig, Timeouts};
+pub use connection_guard::ConnectionGuard;
 pub use connectivity::{check_connection, is_key_missing};
 pub use recording::{RecordingError, RecordingLlm, RecordingRedaction, ReplayLlm};
 pub use retry::RetryPolicy;
 pub use router::MultimodalRouter;
 pub use scripted::{SCRIPT_EXAMPLE, ScriptError, ScriptedLlm};
-pub use wire::ProviderLlm;
+pub use wire::{ProviderLlm, request_url};
 
 /// Creates the model of a configuration. Emulates tool calls for a model without them, and truncates long results of tools.
 ///

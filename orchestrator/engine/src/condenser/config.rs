@@ -124,8 +124,13 @@ impl CondenserConfig {
     /// Returns V0's default: halves a history that exceeds the context window, masks old web pages, and summarizes more than
     /// 240 events.
     pub fn v0_default() -> Self {
+        Self::v0_default_with(240)
+    }
+
+    /// Returns V0's default, with another number of events that are summarized. Not validated.
+    pub fn v0_default_with(max_size: usize) -> Self {
         let summary =
-            Self::Llm { llm_config: None, keep_first: 4, max_size: 240, max_event_length: ten_thousand() };
+            Self::Llm { llm_config: None, keep_first: 4, max_size, max_event_length: ten_thousand() };
         let condensers =
             vec![Self::ConversationWindow {}, Self::BrowserOutputMasking { attention_window: 2 }, summary];
         Self::Pipeline { condensers }

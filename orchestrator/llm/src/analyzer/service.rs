@@ -27,7 +27,7 @@ impl AnalyzerService {
     /// Validates the URL. Opens no connection.
     pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, ConfigError> {
         let base: Url = url.parse().map_err(|error| ConfigError::BaseUrl { source: Box::new(error) })?;
-        let client = new_client(&base, &Timeouts::default())?;
+        let client = new_client(&base, &Timeouts::default(), None)?;
         Ok(Self { client, base, timeout })
     }
 

@@ -15,6 +15,7 @@ use super::endpoint::Endpoint;
 use super::failure::{Failure, Failures};
 use super::response::ResponseReader;
 use crate::config::{ConfigError, Timeouts};
+use crate::connection_guard::ConnectionGuard;
 
 const COST_HEADERS: [&str; 2] = ["x-litellm-response-cost", "llm_provider-x-litellm-response-cost"];
 
@@ -34,8 +35,12 @@ pub(crate) struct RawResponse {
 }
 
 impl HttpExchange {
-    pub(crate) fn new(endpoint: Endpoint, timeouts: Timeouts) -> Result<Self, ConfigError> {
-        let client = new_client(&endpoint.url, &timeouts)?;
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        timeouts: Timeouts,
+        guard: Option<&ConnectionGuard>,
+    ) -> Result<Self, ConfigError> {
+        let client = new_client(&endpoint.url, &timeouts, guard)?;
         let failures = Failures::new(&endpoint);
         Ok(Self { client, endpoint, failures, timeouts })
     }

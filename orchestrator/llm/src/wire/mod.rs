@@ -93,22 +93,35 @@ pub struct ProviderLlm {
     token_estimator: TokenEstimator,
 }
 
+/// Returns the URL of a model's requests. Validates the configuration, and opens no connection.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub fn request_url(config: &LlmConfig) -> Result<Url, ConfigError> {
+    Ok(parts(config)?.endpoint.url)
+}
+
+fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
+    config.validate()?;
+    match config.provider() {
+        Provider::OpenAi => openai::parts(config),
+        Provider::Anthropic => anthropic::parts(config),
+    }
+}
+
 impl ProviderLlm {
     /// Validates the configuration. Opens no connection.
     ///
     /// # Errors
     /// See [`ConfigError`].
     pub fn new(config: &LlmConfig) -> Result<Self, ConfigError> {
-        config.validate()?;
-        let WireParts { wire, endpoint, parameters, max_tokens } = match config.provider() {
-            Provider::OpenAi => openai::parts(config)?,
-            Provider::Anthropic => anthropic::parts(config)?,
-        };
+        let WireParts { wire, endpoint, parameters, max_tokens } = parts(config)?;
+        let exchange = HttpExchange::new(endpoint, config.timeouts, config.connection_guard.as_ref())?;
         Ok(Self {
             model: config.model.clone(),
             wire,
             parameters,
-            exchange: HttpExchange::new(endpoint, config.timeouts)?,
+            exchange,
             prices: Prices::new(config),
             retry: config.retry,
             max_tokens,
