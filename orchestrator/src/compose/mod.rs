@@ -4,6 +4,7 @@ mod agent;
 mod condenser;
 mod conversations;
 mod hosted;
+mod key_file;
 mod model;
 mod parts;
 mod sandboxes;
