@@ -1,20 +1,21 @@
 //! Standard error for the log and for messages to the user. Redacts secrets and escapes C1 controls and format characters.
 //!
-//! The redactor is a global, because a log line may come from any module or library.
+//! The redactor is a global, because a log line may come from any module or library. A server replaces it when a user's secrets
+//! are used.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::sync::OnceLock;
+use std::sync::{PoisonError, RwLock};
 
 use engine::secrets::Redactor;
 
 use crate::terminal_text::escape_controls;
 
-static REDACTOR: OnceLock<Redactor> = OnceLock::new();
+static REDACTOR: RwLock<Option<Redactor>> = RwLock::new(None);
 
-/// Sets the redactor. Later calls have no effect, because a program has one configuration.
+/// Sets or replaces the redactor.
 pub(crate) fn set_redactor(redactor: Redactor) {
-    let _ = REDACTOR.set(redactor);
+    *REDACTOR.write().unwrap_or_else(PoisonError::into_inner) = Some(redactor);
 }
 
 /// Writer to standard error. Each call writes whole lines.
@@ -27,7 +28,8 @@ impl Write for RedactedStderr {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let text = String::from_utf8_lossy(bytes);
-        let text = REDACTOR.get().map_or(Cow::Borrowed(&*text), |redactor| redactor.text(&text));
+        let redactor = REDACTOR.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let text = redactor.as_ref().map_or(Cow::Borrowed(&*text), |redactor| redactor.text(&text));
         io::stderr().lock().write_all(escape_controls(&text).as_bytes())
     }
 

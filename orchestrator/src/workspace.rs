@@ -240,10 +240,10 @@ impl Credentials {
         let (host, _) = url.strip_prefix("https://")?.split_once('/')?;
         let (host, token) = settings.git_tokens.get_key_value(host)?;
         let secret = token.expose_secret();
-        let user = match *host {
-            "gitlab.com" => "oauth2",
+        let user = match host.as_str() {
             // An app password includes the user name.
-            "bitbucket.org" if secret.contains(':') => "",
+            _ if secret.contains(':') => "",
+            "gitlab.com" => "oauth2",
             "bitbucket.org" => "x-token-auth",
             _ => "x-access-token",
         };

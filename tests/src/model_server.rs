@@ -76,6 +76,11 @@ impl ModelServer {
         Self { base_url, calls }
     }
 
+    /// Returns the number of received calls.
+    pub fn call_count(&self) -> usize {
+        *self.calls.borrow()
+    }
+
     /// Waits until the server received this number of calls.
     pub async fn called(&self, times: usize) {
         let mut calls = self.calls.clone();

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use conversations::{ConversationsError, HostError, PortError};
+use conversations::{ConversationsError, HostError, PortError, ProfileError};
 use engine::conversation::ConversationError;
 use engine::sandbox::SandboxError;
 use http::{HeaderValue, StatusCode, header};
@@ -33,6 +33,8 @@ pub(crate) enum ApiError {
     TooManyActions,
     #[error(transparent)]
     Conversations(#[from] ConversationsError),
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
 }
 
 impl ApiError {
@@ -52,6 +54,14 @@ impl ApiError {
             Self::TooManyActions => (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY"),
             Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "API$BODY_TOO_LARGE"),
+            Self::Profile(error) => match error {
+                ProfileError::NoSettings => (StatusCode::NOT_FOUND, "SETTINGS$NOT_FOUND"),
+                ProfileError::UnknownSecret(_) => (StatusCode::NOT_FOUND, "SECRET$NOT_FOUND"),
+                ProfileError::SecretExists(_) => (StatusCode::BAD_REQUEST, "SECRET$EXISTS"),
+                ProfileError::Invalid(_) => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),
+                ProfileError::Contended => (StatusCode::CONFLICT, "SETTINGS$CONFLICT"),
+                ProfileError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
+            },
             Self::Conversations(error) => match error {
                 ConversationsError::Unknown(_)
                 | ConversationsError::NoConversations
@@ -100,6 +110,7 @@ impl ApiError {
     fn body(&self, code: &'static str) -> ErrorBody {
         let field = match self {
             Self::Invalid { field, .. } => Some(field.clone()),
+            Self::Profile(ProfileError::Invalid(invalid)) => Some(invalid.field.to_owned()),
             _ => None,
         };
         ErrorBody::new(code, self.to_string(), field)

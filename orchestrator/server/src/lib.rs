@@ -25,7 +25,7 @@ mod view;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use conversations::HostedConversations;
+use conversations::{HostedConversations, UserProfiles};
 use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -66,9 +66,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server of the conversations.
-    pub fn new(conversations: Arc<HostedConversations>, config: ServerConfig) -> Self {
-        Self { state: Arc::new(ServerState::new(conversations, config)) }
+    /// Creates a server of the conversations and the users' settings.
+    pub fn new(
+        conversations: Arc<HostedConversations>,
+        profiles: Arc<UserProfiles>,
+        config: ServerConfig,
+    ) -> Self {
+        Self { state: Arc::new(ServerState::new(conversations, profiles, config)) }
     }
 
     /// Serves requests until `shutdown` is cancelled. Then ends the streams, completes open requests within a grace period, and

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conversations::HostedConversations;
+use conversations::{HostedConversations, UserProfiles};
 use protocol::ConversationId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ use crate::{AllowedHosts, Choices, PortHosts, ServerConfig};
 
 pub(crate) struct ServerState {
     pub(crate) conversations: Arc<HostedConversations>,
+    pub(crate) profiles: Arc<UserProfiles>,
     pub(crate) key: ApiKey,
     pub(crate) signatures: TimedSignatures,
     pub(crate) allowed_hosts: AllowedHosts,
@@ -40,10 +41,15 @@ pub(crate) struct ConnectionGuard {
 }
 
 impl ServerState {
-    pub(crate) fn new(conversations: Arc<HostedConversations>, config: ServerConfig) -> Self {
+    pub(crate) fn new(
+        conversations: Arc<HostedConversations>,
+        profiles: Arc<UserProfiles>,
+        config: ServerConfig,
+    ) -> Self {
         let ServerConfig { key, allowed_hosts, choices, port_hosts, page_folder } = config;
         Self {
             conversations,
+            profiles,
             key: ApiKey::new(&key),
             signatures: TimedSignatures::new(&key),
             allowed_hosts,

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use conversations::{HostedConversations, HostingOptions};
+use conversations::{HostedConversations, HostingOptions, UserProfiles};
+use engine::agent::AgentDefinition;
+use git_providers::{AddressException, AddressPolicy};
 use secrecy::ExposeSecret as _;
 use server::{AllowedHosts, Choices, PortHosts, Server, ServerConfig};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::interrupts::Interrupts;
+use super::trusted_config;
 use super::{BackendOptions, prepare, print};
-use crate::compose::{self, ServerKey};
+use crate::compose::{self, ServerKey, StateDir, UserConfigs};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 
@@ -21,6 +24,9 @@ use crate::exit::{Exit, UsageError};
 #[command(after_help = "\
 Clients send the key as X-Session-API-Key, or as a bearer token. It is generated at the first start, unless SESSION_API_KEY
 is set, and kept in the state folder.
+
+Settings and secrets of users are encrypted in the state folder, with the key in GLOVEBOX_SECRETS_KEY, else in the file that
+GLOVEBOX_SECRETS_KEY_FILE names, else with one that is generated at the first start.
 
 On ^C or SIGTERM the conversations are closed and their sandboxes kept. The next start resumes those whose agent was at
 work, as after a crash.")]
@@ -50,28 +56,45 @@ pub(super) struct ServeArguments {
     #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
     model: Option<String>,
 
+    /// Network, address or host name that users may have models called at, besides public addresses. Can be repeated.
+    #[arg(long = "allow-address", value_name = "NETWORK")]
+    allowed_addresses: Vec<AddressException>,
+
     #[command(flatten)]
     backend: BackendOptions,
 }
 
+/// Built-in agents that users can choose, besides those of the configuration.
+const BUILT_IN_AGENTS: [&str; 4] = [
+    AgentDefinition::CODE_ACT,
+    AgentDefinition::READ_ONLY,
+    AgentDefinition::BROWSING,
+    AgentDefinition::VISUAL_BROWSING,
+];
+
 pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let overrides = arguments.backend.overrides(overrides);
-    let (config, state_dir) = prepare(&Overrides { model: arguments.model, ..overrides }).await?;
+    let overrides = Overrides { model: arguments.model, ..overrides };
+    let (config, state_dir) = prepare(&overrides).await?;
     // Errors of the configuration are reported now, not for each conversation.
     compose::agent(&config)?;
-    compose::check_key(&config)?;
+    if let Err(error) = compose::check_model(&config) {
+        print::warning(&format!("{error}, or configure one for all users"));
+    }
     if let Some(folder) = &arguments.page_folder {
         check_page(folder)?;
     }
     let key = ServerKey::load(&state_dir)?;
+    let (durability, close_delay) = (config.durability, config.sandbox.close_delay);
+    let configs = user_configs(config, &overrides, arguments.allowed_addresses)?;
+    let profiles = user_profiles(&state_dir, &configs).await?;
     let mut interrupts = Interrupts::listen()?;
-    let store = state_dir.store(config.durability).await?;
-    let options =
-        HostingOptions { max_running: arguments.max_running, close_delay: config.sandbox.close_delay };
-    let choices = choices(&config);
+    let store = state_dir.store(durability).await?;
+    let options = HostingOptions { max_running: arguments.max_running, close_delay };
+    let choices = choices(&configs);
     let conversations = HostedConversations::new(
         compose::conversations(store, &state_dir),
-        Arc::new(compose::ConfiguredFactory::new(config, state_dir)),
+        Arc::new(compose::ConfiguredFactory::new(configs, Arc::clone(&profiles), state_dir)),
         options,
     );
     let listener = TcpListener::bind(arguments.listen).await;
@@ -96,7 +119,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         page_folder: arguments.page_folder,
     };
     let shutdown = CancellationToken::new();
-    let server = Server::new(Arc::clone(&conversations), server_config);
+    let server = Server::new(Arc::clone(&conversations), profiles, server_config);
     let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));
     let resuming = resume_interrupted(&conversations);
     tokio::select! {
@@ -136,13 +159,32 @@ async fn resume_interrupted(conversations: &Arc<HostedConversations>) -> std::co
     std::future::pending().await
 }
 
+/// Loads the configurations of the agents that users can choose.
+fn user_configs(
+    operators: Config,
+    overrides: &Overrides,
+    allowed_addresses: Vec<AddressException>,
+) -> anyhow::Result<UserConfigs> {
+    let names = BUILT_IN_AGENTS.iter().map(|name| (*name).to_owned()).chain(operators.team.keys().cloned());
+    let load = |name| -> anyhow::Result<Config> {
+        let config = trusted_config::load(&Overrides { agent: Some(name), ..overrides.clone() })?;
+        Ok(Config { runtime: operators.runtime, ..config })
+    };
+    let others = names.map(load).collect::<anyhow::Result<_>>()?;
+    Ok(UserConfigs::new(operators, others, AddressPolicy::new(allowed_addresses)))
+}
+
+/// Opens the settings of users. Fails if they were encrypted with another key.
+async fn user_profiles(state_dir: &StateDir, configs: &UserConfigs) -> anyhow::Result<Arc<UserProfiles>> {
+    let store = compose::profile_store(state_dir).await?;
+    Ok(Arc::new(UserProfiles::new(store, Arc::new(configs.clone()))))
+}
+
 /// Values of settings that clients can choose.
-fn choices(config: &Config) -> Choices {
-    let mut models: Vec<_> = config.llms().filter_map(|llm| llm.model.clone()).collect();
-    models.dedup();
+fn choices(configs: &UserConfigs) -> Choices {
     Choices {
-        models,
-        agents: config.agents().map(|config| config.agent.stored_name.clone()).collect(),
-        security_analyzers: ["invariant", "llm"].map(str::to_owned).to_vec(),
+        models: configs.models(),
+        agents: configs.agents(),
+        security_analyzers: configs.security_analyzers(),
     }
 }

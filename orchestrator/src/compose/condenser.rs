@@ -13,9 +13,9 @@ pub(crate) fn condenser(config: &Config, models: &Models) -> anyhow::Result<Arc<
     let settings = &config.condenser;
     let condenser = match &settings.chosen {
         Some(chosen) => chosen.clone(),
-        None if settings.is_default_enabled && !model::is_scripted(&config.llm) => {
-            CondenserConfig::v0_default()
-        }
+        None if settings.is_default_enabled && !model::is_scripted(&config.llm) => settings
+            .default_max_size
+            .map_or_else(CondenserConfig::v0_default, CondenserConfig::v0_default_with),
         None => CondenserConfig::ConversationWindow {},
     };
     condenser.build(&|group| match group.and_then(|name| settings.llms.get(name)) {

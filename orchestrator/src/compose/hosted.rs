@@ -1,4 +1,4 @@
-//! Conversations of the server, composed from its configuration.
+//! Conversations of the server, composed from its configuration and the settings of their user.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use conversations::{
     Claim, ComposedConversation, ConversationFactory, ConversationParts, ConversationRequest, HostError,
-    InitialTask, NewConversation, StoredConversation,
+    InitialTask, NewConversation, ProfileError, StoredConversation, UserId, UserProfile, UserProfiles,
 };
 use engine::agent::Agent;
 use engine::sandbox::SandboxProvider;
@@ -15,32 +15,43 @@ use protocol::record::ConversationStarted;
 use secrecy::SecretString;
 
 use super::{
-    CallMode, Models, StateDir, agent, confirmation_policy, conversation_spec, host_error, parts, provider,
-    restore_settings, started, stored_model_name,
+    CallMode, Models, StateDir, UserConfigs, agent, confirmation_policy, conversation_spec, host_error,
+    parts, provider, redactor, restore_settings, started, stored_model_name,
 };
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::UsageError;
+use crate::redacted_stderr;
 use crate::workspace::{self, WorkspaceFolder};
 use crate::writable;
 
-/// Composes each conversation of a server from the configuration with which the server was started.
+/// Composes each conversation of a server from the configuration with which the server was started, and the settings that its
+/// user has stored by now.
 pub(crate) struct ConfiguredFactory {
-    config: Config,
+    configs: UserConfigs,
+    profiles: Arc<UserProfiles>,
     state_dir: StateDir,
 }
 
 impl ConfiguredFactory {
-    pub(crate) fn new(config: Config, state_dir: StateDir) -> Self {
-        Self { config, state_dir }
+    pub(crate) fn new(configs: UserConfigs, profiles: Arc<UserProfiles>, state_dir: StateDir) -> Self {
+        Self { configs, profiles, state_dir }
+    }
+
+    /// Loads what the user has stored.
+    async fn profile(&self) -> Result<UserProfile, HostError> {
+        self.profiles.load(&UserId::single()).await.map_err(|error| match error {
+            ProfileError::Store(error) => error,
+            error => HostError::Failed(error.into()),
+        })
     }
 
     fn new_conversation(
         &self,
+        mut config: Config,
         claim: &mut Claim,
         request: ConversationRequest,
     ) -> anyhow::Result<NewConversation> {
         let ConversationRequest { message, instructions, repository, branch, trajectory } = request;
-        let mut config = self.config.clone();
         if let Some(repository) = repository {
             let branch = branch.map(|branch| format!("#{branch}")).unwrap_or_default();
             config.workspace.selected_repository = Some(SecretString::from(format!("{repository}{branch}")));
@@ -64,14 +75,15 @@ impl ConfiguredFactory {
         Ok(NewConversation { started, parts, title: None, task })
     }
 
-    fn stored_conversation(&self, stored: &mut StoredConversation) -> anyhow::Result<ComposedConversation> {
+    fn stored_conversation(
+        &self,
+        mut config: Config,
+        stored: &mut StoredConversation,
+    ) -> anyhow::Result<ComposedConversation> {
         let started = stored.started.clone();
-        let mut config = self.config.clone();
-        restore_settings(&mut config, &started, &Overrides::default())?;
-        if started.agent != config.agent.stored_name {
-            let text = format!("the conversation's agent {} is not that of this server", started.agent);
-            return Err(UsageError(text).into());
-        }
+        // The user may have chosen another model since.
+        let overrides = Overrides { model: config.llm.model.clone(), ..Overrides::default() };
+        restore_settings(&mut config, &started, &overrides)?;
         let id = stored.claim().id().clone();
         let folder = started.workspace.as_deref().filter(|_| !config.runtime.is_on_other_machine());
         if let Some(folder) = folder.map(Path::new) {
@@ -97,6 +109,7 @@ impl ConfiguredFactory {
         agent: Arc<dyn Agent>,
         answered: usize,
     ) -> anyhow::Result<ConversationParts> {
+        redacted_stderr::set_redactor(redactor(config)?);
         let models = Models::new(config, answered, CallMode::Live)?;
         let spec = conversation_spec(config, id, started);
         // A server has no user to ask about files that the sandbox could write.
@@ -116,21 +129,24 @@ impl ConversationFactory for ConfiguredFactory {
         claim: &mut Claim,
         request: ConversationRequest,
     ) -> Result<NewConversation, HostError> {
-        self.new_conversation(claim, request).map_err(host_error)
+        let config = self.configs.for_new(&self.profile().await?)?;
+        self.new_conversation(config, claim, request).map_err(host_error)
     }
 
     async fn compose_stored(
         &self,
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError> {
-        self.stored_conversation(stored).map_err(host_error)
+        let ConversationStarted { agent, model, .. } = &stored.started;
+        let config = self.configs.for_stored(&self.profile().await?, agent, model)?;
+        self.stored_conversation(config, stored).map_err(host_error)
     }
 
     fn provider(&self, runtime: &str) -> Result<Arc<dyn SandboxProvider>, HostError> {
         let to_provider = || {
             let runtime: Runtime =
                 runtime.parse().map_err(|error| UsageError(format!("{runtime}: {error}")))?;
-            provider(&Config { runtime, ..self.config.clone() }, &self.state_dir)
+            provider(&Config { runtime, ..self.configs.operators().clone() }, &self.state_dir)
         };
         to_provider().map_err(host_error)
     }

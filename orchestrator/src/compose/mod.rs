@@ -7,22 +7,24 @@ mod hosted;
 mod key_file;
 mod model;
 mod parts;
+mod profiles;
 mod sandboxes;
 mod secrets;
 mod security;
 mod server_key;
 mod state_dir;
 mod tool_servers;
+mod user_config;
+mod user_model;
 
 pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
 pub(crate) use conversations::{conversations, host_error, restore_settings};
 pub(crate) use hosted::ConfiguredFactory;
-#[cfg(test)]
-pub(crate) use model::provider_models;
-pub(crate) use model::{CallMode, Models, check_key, reach_provider, stored_model_name};
+pub(crate) use model::{CallMode, Models, check_key, provider_models, reach_provider, stored_model_name};
 pub(crate) use parts::{conversation_spec, parts, started};
+pub(crate) use profiles::profile_store;
 pub(crate) use sandboxes::{
     check_docker, choose_runtime, is_warm_in_use, isolation, network, provider, provider_with_warm_pool,
     spec, sweep,
@@ -35,3 +37,4 @@ pub(crate) use security::{confirmation_policy, security_analyzer};
 pub(crate) use server_key::ServerKey;
 pub(crate) use state_dir::{Lock, StateDir};
 use tool_servers::tool_servers;
+pub(crate) use user_config::{UserConfigs, check_model};

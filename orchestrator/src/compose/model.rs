@@ -200,7 +200,12 @@ fn scripted(script: &str, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
 
 /// Whether the model's responses come from a file.
 pub(super) fn is_scripted(settings: &LlmSettings) -> bool {
-    settings.model.as_ref().is_some_and(|model| model.starts_with(SCRIPTED))
+    settings.model.as_deref().is_some_and(is_scripted_name)
+}
+
+/// Whether a model's name is the path of a file with responses.
+pub(super) fn is_scripted_name(model: &str) -> bool {
+    model.starts_with(SCRIPTED)
 }
 
 /// The model's name in a conversation's log. The path of a script is absolute, to be valid in any folder.

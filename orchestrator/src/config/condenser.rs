@@ -16,6 +16,8 @@ pub(crate) struct CondenserSettings {
     pub chosen: Option<CondenserConfig>,
     /// Whether V0's default condenser applies if there is no `chosen` one.
     pub is_default_enabled: bool,
+    /// Number of events from which V0's default condenser summarizes. `None` for V0's number.
+    pub default_max_size: Option<usize>,
     /// Its models, by the name of their group.
     pub llms: BTreeMap<String, LlmSettings>,
 }
@@ -26,7 +28,12 @@ impl CondenserSettings {
         let is_default_enabled = settings.flag("core", "enable_default_condenser").unwrap_or(true);
         let section = settings.table("agent", "condenser").unwrap_or_else(|| settings.section("condenser"));
         if section.is_empty() {
-            return Ok(Self { chosen: None, is_default_enabled, llms: BTreeMap::new() });
+            return Ok(Self {
+                chosen: None,
+                is_default_enabled,
+                default_max_size: None,
+                llms: BTreeMap::new(),
+            });
         }
         let chosen: CondenserConfig = serde_json::from_value(Value::Object(section))
             .map_err(|error| ConfigError::Condenser(error.to_string()))?;
@@ -37,6 +44,6 @@ impl CondenserSettings {
             let group = file.group("llm", name).ok_or_else(missing)?;
             llms.insert(name.to_owned(), LlmSettings::from_group(settings, group));
         }
-        Ok(Self { chosen: Some(chosen), is_default_enabled, llms })
+        Ok(Self { chosen: Some(chosen), is_default_enabled, default_max_size: None, llms })
     }
 }

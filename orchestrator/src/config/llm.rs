@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use llm::{LlmConfig, RetryPolicy};
-use secrecy::SecretString;
+use protocol::client_api::UserSettings;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
 use super::file::ConfigFile;
@@ -77,8 +78,31 @@ impl LlmSettings {
         Self::from_section(&settings)
     }
 
+    /// Sends requests to another address.
+    pub(crate) fn set_base_url(&mut self, base_url: String) {
+        self.provider.base_url = Some(base_url);
+        self.ollama_base_url = None;
+    }
+
+    /// Removes everything that is meant for the configured address, such as keys and headers. `base_url` is the other address;
+    /// `None` for that of the model's provider.
+    pub(crate) fn remove_credentials(&mut self, base_url: Option<String>) {
+        let LlmConfig { timeouts, retry, max_message_chars, .. } = self.provider;
+        self.provider = LlmConfig { base_url, timeouts, retry, max_message_chars, ..LlmConfig::new("") };
+        self.ollama_base_url = None;
+        self.safety_settings = None;
+    }
+
+    /// Marks the model as changed by a user's settings, so that it is not the same as one of the configuration.
+    pub(crate) fn mark_as_changed(&mut self, user: &UserSettings) {
+        let mut hasher = DefaultHasher::new();
+        let key = user.llm_api_key.as_ref().map(|key| key.expose_secret());
+        (self.section_hash, &user.llm_base_url, key).hash(&mut hasher);
+        self.section_hash = hasher.finish();
+    }
+
     /// Whether both are the same model, called with the same settings.
-    pub(super) fn is_same_model(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_model(&self, other: &Self) -> bool {
         self.model == other.model && self.section_hash == other.section_hash
     }
 

@@ -20,8 +20,8 @@ pub(crate) struct WorkspaceSettings {
     pub base: Option<PathBuf>,
     /// Repository to clone, as the user wrote it. A URL may hold credentials.
     pub selected_repository: Option<SecretString>,
-    /// Tokens for repositories, by host.
-    pub git_tokens: BTreeMap<&'static str, SecretString>,
+    /// Tokens for repositories, or `USER:TOKEN`, by host.
+    pub git_tokens: BTreeMap<String, SecretString>,
     /// Whether an empty workspace becomes a git repository.
     pub init_git: bool,
     /// Author of commits. `None` for the one that git in the sandbox is configured with.
@@ -49,7 +49,7 @@ impl WorkspaceSettings {
             selected_repository: selected.map(SecretString::from),
             git_tokens: GIT_TOKENS
                 .iter()
-                .filter_map(|(host, name)| Some((*host, variable(environment, name)?.into())))
+                .filter_map(|(host, name)| Some(((*host).to_owned(), variable(environment, name)?.into())))
                 .collect(),
             init_git: settings.flag("core", "init_git_in_empty_workspace").unwrap_or(false),
             git_user_name: settings.text("core", "git_user_name"),

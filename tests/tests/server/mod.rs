@@ -4,6 +4,7 @@ mod page;
 mod ports;
 mod requests;
 mod restart;
+mod settings;
 mod socket_io;
 mod stream;
 

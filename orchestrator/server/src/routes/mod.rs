@@ -5,6 +5,8 @@ mod events;
 mod health;
 mod options;
 mod ports;
+mod secrets;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +55,8 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/web-hosts", get(ports::web_hosts))
         .route("/conversations/{id}/vscode-url", get(ports::vscode_url))
         .route("/v2/conversations/{id}/stream", get(stream::stream))
+        .merge(settings::router())
+        .merge(secrets::router())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));

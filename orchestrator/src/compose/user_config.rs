@@ -1,0 +1,259 @@
+//! The operator's configuration with the settings of a user.
+//!
+//! A user chooses less than the operator: an agent that the operator has, a model, lower limits, more confirmation, and secrets.
+//! Runtime, image, network, volumes and tool servers are the operator's.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use conversations::{GitToken, HostError, InvalidSetting, SettingsPolicy, UserProfile};
+use engine::condenser::CondenserConfig;
+use engine::secrets::Secret;
+use git_providers::AddressPolicy;
+use protocol::client_api::UserSettings;
+use protocol::client_api::git::GitProvider;
+use protocol::risk::ConfirmationPolicy;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{confirmation_policy, host_error, provider_models, user_model};
+use crate::config::{AnalyzerChoice, Config, SecuritySettings, WorkspaceSettings};
+use crate::exit::UsageError;
+
+/// Names of the security analyzers that users can choose.
+const DECLARED_RISK: &str = "llm";
+const INVARIANT: &str = "invariant";
+
+/// The configurations that users can choose from.
+#[derive(Clone)]
+pub(crate) struct UserConfigs {
+    operators: Config,
+    /// Configuration of each agent, by its name in logs. Includes the operator's.
+    agents: BTreeMap<String, Config>,
+    /// Addresses that users may have requests sent to.
+    addresses: AddressPolicy,
+}
+
+impl UserConfigs {
+    /// Combines the operator's configuration with those of other agents. Agents that cannot be used are left out.
+    pub(crate) fn new(operators: Config, others: Vec<Config>, addresses: AddressPolicy) -> Self {
+        let usable = others.into_iter().filter(|config| config.agent.definition.is_ok());
+        let all = usable.chain([operators.clone()]);
+        let agents = all.map(|config| (config.agent.stored_name.clone(), config)).collect();
+        Self { operators, agents, addresses }
+    }
+
+    /// The operator's configuration.
+    pub(super) fn operators(&self) -> &Config {
+        &self.operators
+    }
+
+    /// Names of the configured models.
+    pub(crate) fn models(&self) -> Vec<String> {
+        let mut models: Vec<_> = self.operators.llms().filter_map(|llm| llm.model.clone()).collect();
+        models.dedup();
+        models
+    }
+
+    /// Names of the agents.
+    pub(crate) fn agents(&self) -> Vec<String> {
+        self.agents.keys().cloned().collect()
+    }
+
+    /// Names of the security analyzers.
+    pub(crate) fn security_analyzers(&self) -> Vec<String> {
+        let has_invariant = self.operators.security.analyzer_url.is_some();
+        let invariant = has_invariant.then_some(INVARIANT);
+        invariant.into_iter().chain([DECLARED_RISK]).map(str::to_owned).collect()
+    }
+
+    /// The configuration of a new conversation.
+    pub(super) fn for_new(&self, profile: &UserProfile) -> Result<Config, HostError> {
+        let settings = profile.settings.clone().unwrap_or_default();
+        let agent = chosen(settings.agent.as_deref()).unwrap_or(&self.operators.agent.stored_name);
+        self.compose(profile, &settings, agent, None)
+    }
+
+    /// The configuration of a stored conversation, which keeps its agent.
+    pub(super) fn for_stored(
+        &self,
+        profile: &UserProfile,
+        agent: &str,
+        model: &str,
+    ) -> Result<Config, HostError> {
+        let settings = profile.settings.clone().unwrap_or_default();
+        self.compose(profile, &settings, agent, Some(model))
+    }
+
+    fn compose(
+        &self,
+        profile: &UserProfile,
+        settings: &UserSettings,
+        agent: &str,
+        stored_model: Option<&str>,
+    ) -> Result<Config, HostError> {
+        let mut config = self.agent(agent).map_err(refused)?.clone();
+        self.choose_model(&mut config, settings, stored_model)?;
+        lower_limits(&mut config, settings);
+        tighten_security(&mut config.security, settings);
+        set_author(&mut config.workspace, settings);
+        config.secrets.extend(profile.secrets.clone());
+        profile.git_tokens.iter().for_each(|(provider, token)| add_git_token(&mut config, *provider, token));
+        Ok(config)
+    }
+
+    fn agent(&self, name: &str) -> Result<&Config, UsageError> {
+        self.agents.get(name).ok_or_else(|| UsageError(format!("this server has no agent {name}")))
+    }
+
+    /// Sets the user's model. If it lacks a key, sets that of the stored conversation, else the operator's, so that a page that
+    /// always sends the name of a model works without a key.
+    fn choose_model(
+        &self,
+        config: &mut Config,
+        settings: &UserSettings,
+        stored: Option<&str>,
+    ) -> Result<(), HostError> {
+        let operators = config.llm.clone();
+        let choose = |settings, stored| {
+            user_model::choose(&operators, settings, stored, &self.addresses).map_err(refused)
+        };
+        config.llm = choose(settings, stored)?;
+        if let Err(error) = check_model(config) {
+            tracing::info!(%error, "cannot use the user's model: trying that of the configuration");
+            let none = UserSettings::default();
+            config.llm = choose(&none, stored)?;
+            if check_model(config).is_err() {
+                config.llm = operators.clone();
+                check_model(config).map_err(|_| error)?;
+            }
+        }
+        for member in config.team.values_mut().filter(|member| member.llm.is_same_model(&operators)) {
+            member.llm = config.llm.clone();
+        }
+        Ok(())
+    }
+}
+
+impl SettingsPolicy for UserConfigs {
+    fn check(&self, settings: &UserSettings) -> Result<(), InvalidSetting> {
+        if let Some(name) = chosen(settings.agent.as_deref())
+            && self.agent(name).is_err()
+        {
+            let problem = format!("must be one of: {}", self.agents().join(", "));
+            return Err(InvalidSetting::new("agent", problem));
+        }
+        let analyzers = self.security_analyzers();
+        if let Some(name) = chosen(settings.security_analyzer.as_deref())
+            && !analyzers.iter().any(|known| known == name)
+        {
+            let problem = format!("must be one of: {}", analyzers.join(", "));
+            return Err(InvalidSetting::new("security_analyzer", problem));
+        }
+        if let Some(size) = settings.condenser_max_size {
+            let condenser = CondenserConfig::v0_default_with(size as usize);
+            condenser
+                .check()
+                .map_err(|error| InvalidSetting::new("condenser_max_size", error.to_string()))?;
+        }
+        user_model::choose(&self.operators.llm, settings, None, &self.addresses).map(drop).map_err(
+            |UsageError(text)| match text.split_once(": ") {
+                Some(("llm_base_url", problem)) => InvalidSetting::new("llm_base_url", problem),
+                Some((_, problem)) => InvalidSetting::new("llm_model", problem),
+                None => InvalidSetting::new("llm_model", text),
+            },
+        )
+    }
+}
+
+/// Fails if the agent's model is not named, or lacks a key.
+pub(crate) fn check_model(config: &Config) -> Result<(), HostError> {
+    if config.agent.is_dummy() {
+        return Ok(());
+    }
+    if config.llm.model.is_none() {
+        return Err(HostError::NoModel);
+    }
+    match provider_models(config).find(|(_, config)| llm::is_key_missing(config)) {
+        Some((model, _)) => Err(HostError::NoModelKey(model.clone())),
+        None => Ok(()),
+    }
+}
+
+/// `None` for V0's notations of no choice.
+fn chosen(name: Option<&str>) -> Option<&str> {
+    name.filter(|name| !["", "none"].contains(name))
+}
+
+fn lower_limits(config: &mut Config, settings: &UserSettings) {
+    if let Some(max) = settings.max_iterations {
+        config.max_iterations = config.max_iterations.min(max);
+    }
+    if let Some(max) = settings.max_budget_per_task.filter(|max| *max > 0.0) {
+        config.max_budget = Some(config.max_budget.map_or(max, |own| own.min(max)));
+    }
+    config.condenser.is_default_enabled &= settings.enable_default_condenser;
+    config.condenser.default_max_size = settings.condenser_max_size.map(|size| size as usize);
+}
+
+/// Adds what the operator has left open. Confirmation that the operator requires stays as it is: an analyzer of the user would
+/// otherwise reduce it.
+fn tighten_security(security: &mut SecuritySettings, settings: &UserSettings) {
+    match confirmation_policy(security) {
+        ConfirmationPolicy::Never => {
+            security.policy = None;
+            security.confirmation_mode = settings.confirmation_mode.unwrap_or(false);
+        }
+        required => security.policy = Some(required),
+    }
+    if security.analyzer.is_none() {
+        security.analyzer = match settings.security_analyzer.as_deref() {
+            Some(DECLARED_RISK) => Some(AnalyzerChoice::DeclaredRisk),
+            Some(INVARIANT) if security.analyzer_url.is_some() => Some(AnalyzerChoice::Invariant),
+            _ => None,
+        };
+    }
+}
+
+fn set_author(workspace: &mut WorkspaceSettings, settings: &UserSettings) {
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    workspace.git_user_name = given(&settings.git_user_name).or(workspace.git_user_name.take());
+    workspace.git_user_email = given(&settings.git_user_email).or(workspace.git_user_email.take());
+}
+
+/// Adds a token for git, and as a secret that commands can use.
+fn add_git_token(config: &mut Config, provider: GitProvider, token: &GitToken) {
+    let (own_host, variable) = match provider {
+        GitProvider::GitHub => ("github.com", "GITHUB_TOKEN"),
+        GitProvider::GitLab => ("gitlab.com", "GITLAB_TOKEN"),
+        GitProvider::Bitbucket => ("bitbucket.org", "BITBUCKET_TOKEN"),
+        GitProvider::AzureDevOps => ("dev.azure.com", "AZURE_DEVOPS_TOKEN"),
+        GitProvider::EnterpriseSso => return,
+    };
+    let description = format!("token for {provider}");
+    let secret = Secret { value: token.token.clone(), description };
+    config.secrets.entry(variable.to_owned()).or_insert(secret);
+    match token.host.as_deref().map(host_name) {
+        None => drop(config.workspace.git_tokens.insert(own_host.to_owned(), token.token.clone())),
+        Some(host) if host == own_host || provider == GitProvider::AzureDevOps => {
+            config.workspace.git_tokens.insert(own_host.to_owned(), token.token.clone());
+        }
+        Some(host) => {
+            let user = if provider == GitProvider::GitLab { "oauth2" } else { "x-access-token" };
+            let credentials = format!("{user}:{}", token.token.expose_secret());
+            config.workspace.git_tokens.insert(host.to_owned(), SecretString::from(credentials));
+        }
+    }
+}
+
+/// Returns the host of `gitlab.example.com` or a URL.
+fn host_name(host: &str) -> &str {
+    let host = host.trim();
+    let host = host.split_once("://").map_or(host, |(_, rest)| rest);
+    host.split_once('/').map_or(host, |(host, _)| host)
+}
+
+fn refused(error: UsageError) -> HostError {
+    host_error(error.into())
+}

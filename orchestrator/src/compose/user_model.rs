@@ -1,0 +1,197 @@
+//! The model that a user has chosen, within what the operator allows.
+//!
+//! The operator's keys are sent to the operator's address only. A user who chooses a model of another provider, or another
+//! address, has to bring a key. An address of the user is guarded: it must not lead into the operator's network.
+
+use git_providers::AddressPolicy;
+use protocol::client_api::UserSettings;
+
+use super::model::is_scripted_name;
+use crate::config::LlmSettings;
+use crate::exit::UsageError;
+
+/// A model of OpenAI's wire format, to check an address without a model.
+const ANY_MODEL: &str = "model";
+
+/// Returns the operator's model with the user's choices. `stored` is the model of a stored conversation, which the user's choice
+/// replaces.
+pub(super) fn choose(
+    operators: &LlmSettings,
+    user: &UserSettings,
+    stored: Option<&str>,
+    addresses: &AddressPolicy,
+) -> Result<LlmSettings, UsageError> {
+    if user.llm_model.as_deref().is_some_and(is_scripted_name) {
+        return Err(UsageError("llm_model: a script is the operator's choice".to_owned()));
+    }
+    let mut chosen = operators.clone();
+    let model = user.llm_model.as_deref().or(stored).map(str::to_owned);
+    chosen.model = model.or_else(|| operators.model.clone());
+    let Some(model) = chosen.model.clone().filter(|model| !is_scripted_name(model)) else {
+        // Not called, but stored for a model to come.
+        choose_address(&mut chosen.clone(), operators, ANY_MODEL, user, addresses)?;
+        return Ok(chosen);
+    };
+    let is_unchanged = chosen.model == operators.model && user.llm_base_url.is_none();
+    if is_unchanged && user.llm_api_key.is_none() {
+        return Ok(chosen);
+    }
+    choose_address(&mut chosen, operators, &model, user, addresses)?;
+    chosen.provider.api_key = user.llm_api_key.clone().or(chosen.provider.api_key.take());
+    chosen.mark_as_changed(user);
+    Ok(chosen)
+}
+
+/// Sets the address that the user has chosen, and removes the operator's keys if it is another server's.
+fn choose_address(
+    chosen: &mut LlmSettings,
+    operators: &LlmSettings,
+    model: &str,
+    user: &UserSettings,
+    addresses: &AddressPolicy,
+) -> Result<(), UsageError> {
+    if let Some(base_url) = &user.llm_base_url {
+        chosen.set_base_url(base_url.clone());
+    }
+    if !is_same_origin(operators, chosen, model) {
+        chosen.remove_credentials(user.llm_base_url.clone());
+        check_address(chosen, model, addresses)?;
+        // The address of a known provider needs no guard, which would bypass the proxies of this machine.
+        let is_known = chosen.provider_config(model).base_url.is_none();
+        chosen.provider.connection_guard = (!is_known).then(|| guard(addresses));
+    }
+    Ok(())
+}
+
+/// Whether requests to this model go to the server that the operator has configured.
+fn is_same_origin(operators: &LlmSettings, chosen: &LlmSettings, model: &str) -> bool {
+    let own_model = match operators.model.as_deref().filter(|model| !is_scripted_name(model)) {
+        Some(own_model) => own_model,
+        None if operators.provider.base_url.is_some() => model,
+        None => return false,
+    };
+    let own = llm::request_url(&operators.provider_config(own_model));
+    let theirs = llm::request_url(&chosen.provider_config(model));
+    matches!((own, theirs), (Ok(own), Ok(theirs)) if own.origin() == theirs.origin())
+}
+
+fn check_address(chosen: &LlmSettings, model: &str, addresses: &AddressPolicy) -> Result<(), UsageError> {
+    let url = llm::request_url(&chosen.provider_config(model))
+        .map_err(|error| UsageError(format!("llm_base_url: {error}")))?;
+    addresses.check_url(&url).map_err(|error| UsageError(format!("llm_base_url: {error}")))
+}
+
+fn guard(addresses: &AddressPolicy) -> llm::ConnectionGuard {
+    let addresses = addresses.clone();
+    llm::ConnectionGuard::new(move |client| addresses.guard(client))
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret as _;
+
+    use super::*;
+    use crate::config::{Config, Overrides};
+
+    fn operators(model: &str, base_url: Option<&str>) -> LlmSettings {
+        let base_url = base_url.map(|url| format!("base_url = '{url}'\n")).unwrap_or_default();
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let text = format!("[llm]\nmodel = '{model}'\napi_key = 'key-operator'\n{base_url}");
+        std::fs::write(file.path(), text).unwrap();
+        let overrides = Overrides { config_file: Some(file.path().to_owned()), ..Default::default() };
+        Config::load(&overrides, |name| (name == "HOME").then(|| "/nowhere".to_owned())).unwrap().llm
+    }
+
+    fn user(model: Option<&str>, base_url: Option<&str>, key: Option<&str>) -> UserSettings {
+        UserSettings {
+            llm_model: model.map(str::to_owned),
+            llm_base_url: base_url.map(str::to_owned),
+            llm_api_key: key.map(Into::into),
+            ..UserSettings::default()
+        }
+    }
+
+    /// Returns the model, the key and whether the connections are guarded.
+    fn chosen(operators: &LlmSettings, user: &UserSettings) -> (String, Option<String>, bool) {
+        let chosen = choose(operators, user, None, &AddressPolicy::default()).unwrap();
+        let key = chosen.provider.api_key.as_ref().map(|key| key.expose_secret().to_owned());
+        (chosen.model.clone().unwrap(), key, chosen.provider.connection_guard.is_some())
+    }
+
+    fn expected(model: &str, key: Option<&str>, is_guarded: bool) -> (String, Option<String>, bool) {
+        (model.to_owned(), key.map(str::to_owned), is_guarded)
+    }
+
+    #[test]
+    fn operators_key_is_sent_to_the_operators_address_only() {
+        let proxy = operators("openai/a", Some("http://127.0.0.1:4000/v1"));
+        let own = Some("key-operator");
+        assert_eq!(chosen(&proxy, &user(None, None, None)), expected("openai/a", own, false));
+        assert_eq!(chosen(&proxy, &user(Some("openai/b"), None, None)), expected("openai/b", own, false));
+        let same = Some("http://127.0.0.1:4000/other");
+        assert_eq!(chosen(&proxy, &user(None, same, None)), expected("openai/a", own, false));
+        let other = Some("https://models.example/v1");
+        assert_eq!(chosen(&proxy, &user(None, other, None)), expected("openai/a", None, true));
+        assert_eq!(chosen(&proxy, &user(None, other, Some("k"))), expected("openai/a", Some("k"), true));
+
+        let provider = operators("openai/a", None);
+        assert_eq!(chosen(&provider, &user(Some("openai/b"), None, None)), expected("openai/b", own, false));
+        let other = user(Some("anthropic/c"), None, None);
+        assert_eq!(chosen(&provider, &other), expected("anthropic/c", None, false));
+        // On the operator's own machine.
+        assert_eq!(chosen(&provider, &user(Some("ollama/c"), None, None)), expected("ollama/c", None, true));
+    }
+
+    #[test]
+    fn address_in_the_operators_network_is_refused() {
+        let operators = operators("openai/a", None);
+        for base_url in [
+            "http://127.0.0.1:1",
+            "http://2130706433/",
+            "http://[::1]/",
+            "http://169.254.169.254/latest",
+            "http://10.0.0.1",
+            "file:///etc/passwd",
+            "no URL",
+            "http://user:password@models.example/",
+        ] {
+            let user = user(None, Some(base_url), Some("k"));
+            let error = choose(&operators, &user, None, &AddressPolicy::default()).unwrap_err();
+            assert!(error.to_string().starts_with("llm_base_url: "), "{base_url}: {error}");
+        }
+        let allowed = AddressPolicy::new(["10.0.0.0/8".parse().unwrap()]);
+        choose(&operators, &user(None, Some("http://10.0.0.1"), Some("k")), None, &allowed).unwrap();
+    }
+
+    #[test]
+    fn script_is_the_operators_choice() {
+        let scripted = operators("scripted:/a", None);
+        let other = user(Some("scripted:/etc/passwd"), None, None);
+        assert!(choose(&scripted, &other, None, &AddressPolicy::default()).is_err());
+        assert_eq!(chosen(&scripted, &user(None, None, Some("k"))).0, "scripted:/a");
+        // The key of a scripted model is for no provider.
+        assert_eq!(chosen(&scripted, &user(Some("openai/a"), None, None)), expected("openai/a", None, false));
+    }
+
+    #[test]
+    fn users_model_replaces_that_of_a_stored_conversation() {
+        let operators = operators("openai/a", None);
+        let choose =
+            |user| choose(&operators, &user, Some("openai/b"), &AddressPolicy::default()).unwrap().model;
+        assert_eq!(choose(user(None, None, None)).as_deref(), Some("openai/b"));
+        assert_eq!(choose(user(Some("openai/c"), None, None)).as_deref(), Some("openai/c"));
+    }
+
+    #[test]
+    fn operators_key_does_not_follow_a_stored_model() {
+        let key = |operators: &LlmSettings, stored| {
+            let none = UserSettings::default();
+            let chosen = choose(operators, &none, Some(stored), &AddressPolicy::default()).unwrap();
+            chosen.provider.api_key.is_some()
+        };
+        let provider = operators("openai/a", None);
+        assert!(key(&provider, "openai/b"));
+        assert!(!key(&provider, "anthropic/c"));
+        assert!(key(&operators("openai/a", Some("http://127.0.0.1:4000")), "anthropic/c"));
+    }
+}
