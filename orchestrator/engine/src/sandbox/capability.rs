@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use protocol::sandbox_api::{FileMode, FileStatus, ListeningPort, ProcessExit, ProcessRequest};
+use protocol::sandbox_api::{FileList, FileMode, FileStatus, ListeningPort, ProcessExit, ProcessRequest};
 use protocol::{ProcessId, SandboxId};
 
 use super::{
@@ -75,6 +75,18 @@ pub trait SandboxFiles: Send + Sync {
     /// # Errors
     /// See [`SandboxError`].
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError>;
+
+    /// Returns the metadata of a file or link, without following the link. `None` if it does not exist.
+    ///
+    /// # Errors
+    /// See [`SandboxError`].
+    async fn link_status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError>;
+
+    /// Lists a folder, including hidden files, without following links. The list is truncated to 10,000 files.
+    ///
+    /// # Errors
+    /// [`SandboxError::Refused`] if it is not a folder, or see [`SandboxError`].
+    async fn list(&self, folder: &str) -> Result<FileList, SandboxError>;
 
     /// Returns the content of a file or folder.
     ///

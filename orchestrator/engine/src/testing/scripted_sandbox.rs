@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use protocol::action::ReadAction;
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::{ActionRequest, FileKind, FileMode, FileStatus, SandboxAction};
+use protocol::sandbox_api::{ActionRequest, FileKind, FileList, FileMode, FileStatus, SandboxAction};
 use protocol::{ActionId, ConversationId, IdError, Observation, ObservationKind, SandboxId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -281,6 +281,14 @@ impl SandboxFiles for ScriptedSandbox {
             modified_ns: 0,
             target: None,
         }))
+    }
+
+    async fn link_status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
+        self.status(path).await
+    }
+
+    async fn list(&self, _: &str) -> Result<FileList, SandboxError> {
+        Err(SandboxError::Unsupported { runtime: "scripted", what: "list files" })
     }
 
     async fn download(&self, _: &str, _: TransferKind) -> Result<ByteSource, SandboxError> {

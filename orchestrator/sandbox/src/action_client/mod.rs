@@ -33,7 +33,8 @@ use engine::sandbox::{
 use http::{HeaderValue, Method};
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{
-    ActionRequest, ErrorCode, FileMode, FileStatus, ListeningPort, PortState, ProcessExit, ProcessRequest,
+    ActionRequest, ErrorCode, FileList, FileMode, FileStatus, ListeningPort, PortState, ProcessExit,
+    ProcessRequest,
 };
 use protocol::{ActionId, BootId, Observation, ProcessId, SandboxId};
 use secrecy::SecretString;
@@ -262,13 +263,17 @@ impl SandboxStreams for ActionClient {
 #[async_trait]
 impl SandboxFiles for ActionClient {
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
-        let path = format!("/v1/files/stat?follow=true&path={}", request::percent_encode(path));
+        self.inspect(path, true).await
+    }
+
+    async fn link_status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
+        self.inspect(path, false).await
+    }
+
+    async fn list(&self, folder: &str) -> Result<FileList, SandboxError> {
+        let path = format!("/v1/files/list?hidden=true&path={}", request::percent_encode(folder));
         let request = || request::new(&self.key, Method::GET, &path, Bytes::new());
-        match request::send_with_retries(&self.link, request).await? {
-            Ok(response) => Ok(Some(request::read_json(response).await?)),
-            Err(error) if error.code == ErrorCode::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Ok(request::read_list(request::send_with_retries(&self.link, request).await??).await?)
     }
 
     async fn download(&self, path: &str, kind: TransferKind) -> Result<ByteSource, SandboxError> {
@@ -293,6 +298,16 @@ impl ActionClient {
         variables: &BTreeMap<String, String>,
     ) -> Result<(), SandboxError> {
         if variables.is_empty() { Ok(()) } else { self.set_environment(variables).await }
+    }
+
+    async fn inspect(&self, path: &str, follow: bool) -> Result<Option<FileStatus>, SandboxError> {
+        let path = format!("/v1/files/stat?follow={follow}&path={}", request::percent_encode(path));
+        let request = || request::new(&self.key, Method::GET, &path, Bytes::new());
+        match request::send_with_retries(&self.link, request).await? {
+            Ok(response) => Ok(Some(request::read_json(response).await?)),
+            Err(error) if error.code == ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, SandboxError> {

@@ -24,6 +24,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a short body: a list of a thousand ports with their processes.
 const MAX_BODY_BYTES: usize = 1 << 20;
+/// Maximum length of a list of 10,000 files with long names.
+const MAX_LIST_BYTES: usize = 32 << 20;
 /// Maximum number of times that an idempotent request is sent.
 const MAX_ATTEMPTS: u32 = 3;
 
@@ -164,7 +166,21 @@ pub(super) async fn send_with_retries(
 pub(super) async fn read_json<T: DeserializeOwned>(
     response: Response<Incoming>,
 ) -> Result<T, TransportError> {
-    let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect();
+    read_bounded_json(response, MAX_BODY_BYTES).await
+}
+
+/// Reads a response that is a list of files.
+pub(super) async fn read_list<T: DeserializeOwned>(
+    response: Response<Incoming>,
+) -> Result<T, TransportError> {
+    read_bounded_json(response, MAX_LIST_BYTES).await
+}
+
+async fn read_bounded_json<T: DeserializeOwned>(
+    response: Response<Incoming>,
+    max_bytes: usize,
+) -> Result<T, TransportError> {
+    let body = Limited::new(response.into_body(), max_bytes).collect();
     let body = match timeout(BODY_TIMEOUT, body).await {
         Ok(body) => body.map_err(|error| format!("reading the response: {}", format_chain(error.as_ref()))),
         Err(_) => Err(format!("the response did not end within {} s", BODY_TIMEOUT.as_secs())),

@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use proptest::prelude::*;
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::{ActionRequest, FileMode, FileStatus};
+use protocol::sandbox_api::{ActionRequest, FileList, FileMode, FileStatus};
 use protocol::{ActionId, Observation};
 
 use super::*;
@@ -138,6 +138,14 @@ impl SandboxFiles for FileSandbox {
                 target: None,
             })),
         }
+    }
+
+    async fn link_status(&self, _: &str) -> Result<Option<FileStatus>, SandboxError> {
+        unimplemented!()
+    }
+
+    async fn list(&self, _: &str) -> Result<FileList, SandboxError> {
+        unimplemented!()
     }
 
     async fn download(&self, _: &str, _: TransferKind) -> Result<ByteSource, SandboxError> {
