@@ -200,6 +200,16 @@ impl State {
         !pending.awaits_confirmation && self.agent_state != AgentState::Error
     }
 
+    /// The folder that the set-up clones the repository of the workspace to. `None` if it clones none, or there is no sandbox.
+    pub fn repository_folder(&self) -> Option<String> {
+        self.repository().map(|repository| repository.folder).filter(|folder| !folder.is_empty())
+    }
+
+    /// The folder that the knowledge of the repository's organization is cloned to. `None` if there is none, or no sandbox.
+    pub fn organization_folder(&self) -> Option<String> {
+        self.repository().map(|repository| repository.knowledge_folder).filter(|folder| !folder.is_empty())
+    }
+
     /// The repository of the workspace. `None` if the set-up clones none.
     pub(super) fn repository(&self) -> Option<Repository> {
         let setup = self.started.as_ref()?.setup.as_ref()?;
