@@ -47,6 +47,39 @@ pub struct KnowledgeProblem {
     pub problem: String,
 }
 
+/// A piece of knowledge, for users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnowledgeEntry {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    pub content: String,
+    /// Whether it is included at the start of a conversation.
+    pub is_always_included: bool,
+    /// The words in a message that include it.
+    pub triggers: Vec<String>,
+    /// Names of the values that a task needs.
+    pub inputs: Vec<String>,
+    /// Names of the tool servers that it requires.
+    pub servers: Vec<String>,
+}
+
+impl From<&Knowledge> for KnowledgeEntry {
+    fn from(knowledge: &Knowledge) -> Self {
+        Self {
+            name: knowledge.name.clone(),
+            content: knowledge.content.clone(),
+            is_always_included: knowledge.activation == Activation::Always,
+            triggers: match &knowledge.activation {
+                Activation::OnTrigger(triggers) => triggers.clone(),
+                Activation::Always | Activation::OnDemand { .. } => Vec::new(),
+            },
+            inputs: knowledge.inputs.clone(),
+            servers: knowledge.servers.iter().map(|server| server.name.clone()).collect(),
+        }
+    }
+}
+
 impl KnowledgeFile {
     /// Whether a file of that name is a knowledge file: Markdown, but not the README of the folder.
     pub fn is_knowledge_file(relative_path: &str) -> bool {
@@ -70,6 +103,8 @@ pub(super) struct Knowledge {
     pub(super) name: String,
     pub(super) activation: Activation,
     pub(super) content: String,
+    /// Names of the values that a task needs.
+    pub(super) inputs: Vec<String>,
     /// Servers whose tools the agent may call.
     pub(super) servers: Vec<SandboxToolServer>,
 }
@@ -113,6 +148,7 @@ pub(super) fn parse(
             name: (*name).to_owned(),
             activation: Activation::Always,
             content: text.trim().to_owned(),
+            inputs: Vec::new(),
             servers: Vec::new(),
         });
     }
@@ -149,7 +185,13 @@ pub(super) fn parse(
     };
     // As in V0, only always-included knowledge may require tools.
     let servers = if activation == Activation::Always { servers } else { Vec::new() };
-    Ok(Knowledge { name, activation, content: with_inputs(document.body.trim(), &inputs), servers })
+    Ok(Knowledge {
+        name,
+        activation,
+        content: with_inputs(document.body.trim(), &inputs),
+        inputs: inputs.into_iter().map(str::to_owned).collect(),
+        servers,
+    })
 }
 
 /// Parses the stdio servers of V0's `mcp_tools`.

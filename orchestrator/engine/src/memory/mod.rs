@@ -12,7 +12,7 @@ mod load;
 mod recall;
 
 pub use format::format_recall;
-pub use knowledge::{KnowledgeFile, KnowledgeProblem, MAX_KNOWLEDGE_FILE_BYTES};
+pub use knowledge::{KnowledgeEntry, KnowledgeFile, KnowledgeProblem, MAX_KNOWLEDGE_FILE_BYTES};
 pub use recall::{Recall, RecallHistory, WorkspaceFacts};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +64,11 @@ impl Memory {
     /// Returns the tool servers that the knowledge requires.
     pub fn servers(&self) -> Vec<SandboxToolServer> {
         self.all().flat_map(|knowledge| knowledge.servers.iter().cloned()).take(MAX_SERVERS).collect()
+    }
+
+    /// Returns all knowledge, for users.
+    pub fn entries(&self) -> Vec<KnowledgeEntry> {
+        self.all().map(KnowledgeEntry::from).collect()
     }
 
     /// Sets the descriptions of secrets, by name.
