@@ -36,6 +36,7 @@ mod sweeping;
 mod title;
 mod trajectory;
 mod update;
+mod workspace_files;
 
 use std::sync::Arc;
 
@@ -69,6 +70,7 @@ pub use single_process::{NoWorkspaces, ProcessLocks};
 pub use start::{InitialTask, NewConversation};
 pub use sweeping::{SandboxRetention, Sweep};
 pub use update::{ConversationUpdate, WaitState};
+pub use workspace_files::{FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles, ZipParts};
 
 /// The conversations of one store, including those that run in this process.
 pub struct Conversations {

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use conversations::{ConversationsError, HostError, PortError, ProfileError};
+use conversations::{ConversationsError, HostError, PortError, ProfileError, WorkspaceError};
 use engine::conversation::ConversationError;
 use engine::sandbox::SandboxError;
 use http::{HeaderValue, StatusCode, header};
@@ -31,6 +31,10 @@ pub(crate) enum ApiError {
     TooLarge,
     #[error("too many actions of this client wait to be applied")]
     TooManyActions,
+    #[error("too many downloads of workspaces at the moment")]
+    TooManyDownloads,
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     #[error(transparent)]
     Conversations(#[from] ConversationsError),
     #[error(transparent)]
@@ -62,6 +66,8 @@ impl ApiError {
                 ProfileError::Contended => (StatusCode::CONFLICT, "SETTINGS$CONFLICT"),
                 ProfileError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             },
+            Self::TooManyDownloads => (StatusCode::TOO_MANY_REQUESTS, "FILE$TOO_MANY_DOWNLOADS"),
+            Self::Workspace(error) => workspace_status(error),
             Self::Conversations(error) => match error {
                 ConversationsError::Unknown(_)
                 | ConversationsError::NoConversations
@@ -81,12 +87,12 @@ impl ApiError {
                 ConversationsError::Exists(_)
                 | ConversationsError::Locked(_)
                 | ConversationsError::NotRunning(_)
-                | ConversationsError::NoSandbox(_)
                 | ConversationsError::NothingToDecide(_)
                 | ConversationsError::NotInLoop(_)
                 | ConversationsError::Conversation(ConversationError::Closed(_)) => {
                     (StatusCode::CONFLICT, "CONVERSATION$CONFLICT")
                 }
+                ConversationsError::NoSandbox(_) => (StatusCode::CONFLICT, "CONVERSATION$NO_SANDBOX"),
                 ConversationsError::TooManyRunning(_) => {
                     (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$TOO_MANY_RUNNING")
                 }
@@ -123,6 +129,25 @@ impl From<PortError> for ApiError {
             PortError::Conversation(error) => Self::Conversations(error),
             PortError::Sandbox(error) => Self::Port(error),
         }
+    }
+}
+
+fn workspace_status(error: &WorkspaceError) -> (StatusCode, &'static str) {
+    match error {
+        WorkspaceError::InvalidPath { .. } => (StatusCode::BAD_REQUEST, "FILE$INVALID_PATH"),
+        WorkspaceError::Outside(_) => (StatusCode::FORBIDDEN, "FILE$OUTSIDE_WORKSPACE"),
+        WorkspaceError::NotFound(_) => (StatusCode::NOT_FOUND, "FILE$NOT_FOUND"),
+        WorkspaceError::NotAFile(_) | WorkspaceError::NotAFolder(_) => {
+            (StatusCode::BAD_REQUEST, "FILE$WRONG_KIND")
+        }
+        WorkspaceError::Binary(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "FILE$BINARY"),
+        WorkspaceError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "FILE$TOO_LARGE"),
+        WorkspaceError::NoRepository => (StatusCode::NOT_FOUND, "GIT$NO_REPOSITORY"),
+        WorkspaceError::GitTimeout(_) => (StatusCode::SERVICE_UNAVAILABLE, "GIT$TIMEOUT"),
+        WorkspaceError::Sandbox(SandboxError::Refused { .. } | SandboxError::Unsupported { .. }) => {
+            (StatusCode::CONFLICT, "SANDBOX$REFUSED")
+        }
+        WorkspaceError::Sandbox(_) => (StatusCode::SERVICE_UNAVAILABLE, "SANDBOX$UNAVAILABLE"),
     }
 }
 

@@ -1,0 +1,194 @@
+//! Converts the tar archive of a folder to a zip archive, part by part.
+
+use std::io::{self, Read, Write};
+use std::path::Component;
+use std::time::Duration;
+
+use engine::sandbox::ByteSource;
+use tar::EntryType;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::timeout;
+use tokio_util::io::SyncIoBridge;
+use zip::CompressionMethod;
+use zip::write::{SimpleFileOptions, StreamWriter, ZipWriter};
+
+/// Number of parts between the thread that packs and the client: one is sent, one is packed.
+const QUEUED_PARTS: usize = 2;
+
+/// Minimum size of a part, except for the last one.
+const PART_BYTES: usize = 128 << 10;
+
+/// Maximum number of entries, and of bytes before compression. The directory at the end of a zip archive is kept in memory.
+const MAX_ENTRIES: usize = 500_000;
+const MAX_BYTES: u64 = 16 << 30;
+
+/// Time for a client to receive a part.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum length of the target of a link.
+const MAX_TARGET_BYTES: usize = 4096;
+
+/// Parts of a zip archive. An error is the last part, and means that the archive is incomplete.
+pub struct ZipParts(Receiver<io::Result<Vec<u8>>>);
+
+impl ZipParts {
+    /// Returns the next part. `None` at the end of a complete archive.
+    pub async fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
+        match self.0.recv().await {
+            Some(Ok(part)) if part.is_empty() => None,
+            Some(part) => Some(part),
+            None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+}
+
+/// Starts to convert a tar archive. The thread ends with the archive, or when the parts are dropped.
+pub(super) fn zip(tree: ByteSource) -> ZipParts {
+    let (sender, parts) = channel(QUEUED_PARTS);
+    let handle = Handle::current();
+    let tree = SyncIoBridge::new_with_handle(tree, handle.clone());
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = convert(tree, PartWriter { sender: sender.clone(), part: Vec::new(), handle }) {
+            tracing::debug!(%error, "cannot pack a workspace");
+            // Fails if the client has disconnected or does not read. Without the last part, the archive is incomplete anyway.
+            let _ = sender.try_send(Err(error));
+        }
+    });
+    ZipParts(parts)
+}
+
+fn convert(tree: impl Read, output: PartWriter) -> io::Result<()> {
+    let mut archive = tar::Archive::new(tree);
+    let mut zip = ZipWriter::new_stream(output);
+    let (mut entry_count, mut byte_count) = (0, 0_u64);
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        entry_count += 1;
+        byte_count = byte_count.saturating_add(entry.size());
+        if entry_count > MAX_ENTRIES || byte_count > MAX_BYTES {
+            let text =
+                format!("the workspace has more than {MAX_ENTRIES} entries, or more than {MAX_BYTES} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
+        if let Some(name) = entry_name(&entry)? {
+            add(&mut zip, &name, &mut entry)?;
+        }
+    }
+    zip.finish()?.into_inner().finish()
+}
+
+fn add<W: Write>(
+    zip: &mut ZipWriter<StreamWriter<W>>,
+    name: &str,
+    entry: &mut tar::Entry<'_, impl Read>,
+) -> io::Result<()> {
+    let mode = entry.header().mode()? & 0o777;
+    let options = SimpleFileOptions::default()
+        .compression_method(CompressionMethod::Deflated)
+        .unix_permissions(mode)
+        .large_file(entry.size() >= u64::from(u32::MAX));
+    match entry.header().entry_type() {
+        EntryType::Directory => zip.add_directory(name, options)?,
+        EntryType::Regular => {
+            zip.start_file(name, options)?;
+            let copied = io::copy(entry, zip)?;
+            if copied < entry.size() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        EntryType::Symlink => {
+            let target = entry.link_name_bytes().unwrap_or_default();
+            let target = String::from_utf8_lossy(&target);
+            if stays_inside(name, &target) {
+                zip.add_symlink(name, target, options)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Returns the name of an entry. `None` for the folder itself.
+///
+/// # Errors
+/// The name would leave the folder that the archive is unpacked in. No honest sandbox sends it.
+fn entry_name(entry: &tar::Entry<'_, impl Read>) -> io::Result<Option<String>> {
+    let mut names = Vec::new();
+    for component in entry.path()?.components() {
+        match component {
+            Component::Normal(name) => names.push(name.to_string_lossy().into_owned()),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "an entry is outside of the workspace",
+                ));
+            }
+        }
+    }
+    // Windows would take it as a separator.
+    let name = names.join("/").replace('\\', "_");
+    Ok(Some(name).filter(|name| !name.is_empty()))
+}
+
+/// Whether the target of a link is in the archive's folder, provided that no other link is on the way.
+fn stays_inside(name: &str, target: &str) -> bool {
+    if target.is_empty()
+        || target.len() > MAX_TARGET_BYTES
+        || target.starts_with('/')
+        || target.contains('\\')
+    {
+        return false;
+    }
+    let mut depth = name.split('/').count() - 1;
+    for component in target.split('/') {
+        match component {
+            "" | "." => {}
+            ".." if depth == 0 => return false,
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    true
+}
+
+/// Sends what is written in parts.
+struct PartWriter {
+    sender: Sender<io::Result<Vec<u8>>>,
+    part: Vec<u8>,
+    handle: Handle,
+}
+
+impl PartWriter {
+    fn send(&mut self) -> io::Result<()> {
+        let part = std::mem::take(&mut self.part);
+        let sending = async { timeout(SEND_TIMEOUT, self.sender.send(Ok(part))).await };
+        match self.handle.block_on(sending) {
+            Ok(sent) => sent.map_err(|_| io::ErrorKind::BrokenPipe.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Sends the rest, and an empty part as the end of a complete archive.
+    fn finish(mut self) -> io::Result<()> {
+        if !self.part.is_empty() {
+            self.send()?;
+        }
+        self.send()
+    }
+}
+
+impl Write for PartWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.part.extend_from_slice(bytes);
+        if self.part.len() >= PART_BYTES {
+            self.send()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

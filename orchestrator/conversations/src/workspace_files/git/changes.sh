@@ -1,0 +1,29 @@
+# Prints the changes of the repositories in the folder $1 and in its subfolders, all texts followed by NUL. For each repository:
+# its path, pairs of a status and a path, an empty text, paths of untracked files, an empty text. Exits with 3 if there is none.
+
+root=$1
+is_found=3
+count=0
+
+print_changes() {
+    open_repository "$1" || return
+    ours "$1" diff --name-status -z --no-renames --no-ext-diff --no-textconv --ignore-submodules=dirty "$reference" -- \
+        >"$scratch/changed" || return
+    ours "$1" ls-files -z --others --exclude-standard >"$scratch/untracked" || return
+    printf '%s\0' "$2"
+    cat "$scratch/changed"
+    printf '\0'
+    cat "$scratch/untracked"
+    printf '\0'
+    is_found=0
+}
+
+print_changes "$root" .
+for nested in "$root"/*/.git; do
+    folder=${nested%/.git}
+    if [ -L "$folder" ] || [ ! -e "$nested" ]; then continue; fi
+    count=$((count + 1))
+    if [ "$count" -gt 64 ]; then break; fi
+    print_changes "$folder" "${folder##*/}"
+done
+exit "$is_found"

@@ -1,0 +1,151 @@
+//! Changes of the workspace's git repositories, as V0 shows them: relative to the remote branch.
+//!
+//! git runs in the sandbox, by scripts that keep the repository's configuration from running programs. See `repository.sh`.
+
+use std::collections::BTreeSet;
+
+use engine::sandbox::SandboxError;
+
+use super::WorkspaceFiles;
+use super::error::WorkspaceError;
+use super::program::{SCRIPT_TIMEOUT, ScriptResult, run_script};
+use super::text;
+
+const CHANGES: &str = concat!(include_str!("repository.sh"), include_str!("changes.sh"));
+const ORIGINAL: &str = concat!(include_str!("repository.sh"), include_str!("original.sh"));
+
+/// Maximum length of the list of changes, in bytes: about 100,000 paths.
+const MAX_CHANGES_BYTES: usize = 8 << 20;
+
+/// Exit code of the scripts if there is no repository, or no git.
+const NO_REPOSITORY: i32 = 3;
+
+/// Exit code if the remote branch has no such file.
+const NO_ORIGINAL: i32 = 4;
+
+/// A file that differs from the remote branch.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileChange {
+    /// Path relative to the repository in the workspace, or to the workspace.
+    pub path: String,
+    /// `M` for modified, `A` for new, `D` for deleted, `U` for unmerged.
+    pub status: char,
+}
+
+/// Two versions of a file. An empty one does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileVersions {
+    /// As it is in the workspace.
+    pub modified: String,
+    /// As it is in the remote branch.
+    pub original: String,
+}
+
+/// Lists the changes.
+pub(super) async fn changes(workspace: &WorkspaceFiles) -> Result<Vec<FileChange>, WorkspaceError> {
+    let folder = workspace.git_folder();
+    let result = run_script(workspace.sandbox.as_ref(), CHANGES, &[folder], MAX_CHANGES_BYTES).await?;
+    match result {
+        ScriptResult::Exited { code: 0, output } => Ok(parse_changes(&output)),
+        ScriptResult::Exited { code, .. } => Err(failure(code)),
+        ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(SCRIPT_TIMEOUT.as_secs())),
+        ScriptResult::TooMuchOutput => Err(WorkspaceError::TooLarge {
+            subject: "the list of changes".to_owned(),
+            max_bytes: MAX_CHANGES_BYTES as u64,
+        }),
+    }
+}
+
+/// Returns two versions of a file.
+pub(super) async fn diff(workspace: &WorkspaceFiles, path: &str) -> Result<FileVersions, WorkspaceError> {
+    let in_repository =
+        if path.starts_with('/') { path.to_owned() } else { format!("{}/{path}", workspace.git_folder()) };
+    let path = workspace.resolve(&in_repository).await?;
+    let original = original(workspace, &path.relative).await?;
+    let modified = match path.status {
+        None => None,
+        Some(_) => Some(text::read(workspace.files()?, &path).await?),
+    };
+    match (modified, original) {
+        (None, None) => Err(WorkspaceError::NotFound(path.relative)),
+        (modified, original) => Ok(FileVersions {
+            modified: modified.unwrap_or_default(),
+            original: original.unwrap_or_default(),
+        }),
+    }
+}
+
+/// Returns a file as it is in the remote branch. `None` if that has no such file.
+async fn original(workspace: &WorkspaceFiles, path: &str) -> Result<Option<String>, WorkspaceError> {
+    let arguments = [workspace.root.as_str(), path];
+    let max_bytes = text::MAX_TEXT_BYTES as usize;
+    match run_script(workspace.sandbox.as_ref(), ORIGINAL, &arguments, max_bytes).await? {
+        ScriptResult::Exited { code: 0, output } => text::decode(output, path).map(Some),
+        ScriptResult::Exited { code: NO_ORIGINAL, .. } => Ok(None),
+        ScriptResult::Exited { code, .. } => Err(failure(code)),
+        ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(SCRIPT_TIMEOUT.as_secs())),
+        ScriptResult::TooMuchOutput => {
+            Err(WorkspaceError::TooLarge { subject: format!("{path:?}"), max_bytes: text::MAX_TEXT_BYTES })
+        }
+    }
+}
+
+/// Returns the error of a script that exited with another code than 0.
+fn failure(code: i32) -> WorkspaceError {
+    match code {
+        NO_REPOSITORY => WorkspaceError::NoRepository,
+        code => SandboxError::Malformed { detail: format!("the script of git exited with {code}") }.into(),
+    }
+}
+
+/// Parses the output of `changes.sh`. Ignores what no honest sandbox prints.
+fn parse_changes(output: &[u8]) -> Vec<FileChange> {
+    let mut texts = output.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned());
+    let (mut changes, mut nested) = (Vec::new(), BTreeSet::new());
+    while let Some(folder) = texts.next().filter(|folder| !folder.is_empty()) {
+        let prefix = if folder == "." { String::new() } else { format!("{folder}/") };
+        let mut add = |status: char, path: String| {
+            changes.push(FileChange { path: format!("{prefix}{path}"), status });
+        };
+        while let Some(status) = texts.next().filter(|status| !status.is_empty())
+            && let Some(path) = texts.next()
+        {
+            add(to_status(&status), path);
+        }
+        while let Some(path) = texts.next().filter(|path| !path.is_empty()) {
+            add('A', path);
+        }
+        nested.insert(prefix);
+    }
+    // The outer repository lists the folder of a nested one.
+    changes.retain(|change| !nested.contains(&change.path));
+    changes.sort();
+    changes
+}
+
+/// Maps the status of a change to those that V0 has. A change of the type of a file is a modification.
+fn to_status(status: &str) -> char {
+    status.chars().next().filter(|status| ['A', 'D', 'U'].contains(status)).unwrap_or('M')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_nested_repositories_have_their_folder() {
+        let output = b".\0M\0a b\0T\0link\0\0new\0sub/\0\0sub\0D\0gone\0\0new\xff\0\0";
+        let change = |status, path: &str| FileChange { path: path.to_owned(), status };
+        let expected = [
+            change('M', "a b"),
+            change('M', "link"),
+            change('A', "new"),
+            change('D', "sub/gone"),
+            change('A', "sub/new\u{fffd}"),
+        ];
+        assert_eq!(parse_changes(output), expected);
+        for hostile in [&b""[..], b"\0\0\0", b"x", b"x\0M", b"x\0M\0", b"x\0\0\0\0\0"] {
+            assert!(parse_changes(hostile).len() <= 1);
+        }
+    }
+}
