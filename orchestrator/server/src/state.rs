@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use conversations::{HostedConversations, UserProfiles};
 use protocol::ConversationId;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::ApiKey;
 use crate::signature::TimedSignatures;
 use crate::{AllowedHosts, Choices, PortHosts, ServerConfig};
+
+/// Maximum number of workspaces that are downloaded concurrently.
+const MAX_DOWNLOADS: usize = 8;
 
 pub(crate) struct ServerState {
     pub(crate) conversations: Arc<HostedConversations>,
@@ -29,6 +33,8 @@ pub(crate) struct ServerState {
     last_request_secs: AtomicU64,
     /// Ends all streams and sockets when it is cancelled.
     pub(crate) streams: CancellationToken,
+    /// One for each workspace that may be downloaded concurrently, because each occupies a thread.
+    pub(crate) downloads: Arc<Semaphore>,
     /// Number of open streams and sockets of each conversation that has some. A blocking mutex, because it is never held
     /// across an await.
     connections: Mutex<BTreeMap<ConversationId, usize>>,
@@ -59,6 +65,7 @@ impl ServerState {
             started_at: Instant::now(),
             last_request_secs: AtomicU64::new(0),
             streams: CancellationToken::new(),
+            downloads: Arc::new(Semaphore::new(MAX_DOWNLOADS)),
             connections: Mutex::default(),
         }
     }

@@ -6,6 +6,7 @@ mod conversation;
 mod error;
 mod event_page;
 mod settings;
+mod workspace;
 
 pub use conversation::{
     AgentMessage, ConversationInfo, ConversationPage, ConversationReply, ConversationRuntimeStatus,
@@ -16,4 +17,8 @@ pub use event_page::{EventPage, EventQuery};
 pub use settings::{
     GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList, SecretUpdate, UserSettings,
     UserSettingsInfo,
+};
+pub use workspace::{
+    ExperimentConfig, FileChangeInfo, FileContent, FileDiff, MicroagentInfo, MicroagentInput, MicroagentKind,
+    MicroagentList, RememberPrompt, SkippedFile, UploadReply,
 };

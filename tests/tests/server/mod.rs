@@ -1,5 +1,6 @@
 //! `glovebox serve`, with real clients.
 
+mod files;
 mod page;
 mod ports;
 mod requests;
@@ -7,6 +8,7 @@ mod restart;
 mod settings;
 mod socket_io;
 mod stream;
+mod workspace_git;
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -9,7 +9,8 @@ use engine::replay::Trajectory;
 use protocol::Event;
 use protocol::action::MessageAction;
 use protocol::client_api::{
-    ConversationInfo, ConversationPage, ConversationReply, NewConversation, StartConversation, TitleChange,
+    ConversationInfo, ConversationPage, ConversationReply, ExperimentConfig, NewConversation,
+    StartConversation, TitleChange,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -166,4 +167,14 @@ pub(super) async fn config(
     let lease = running.as_ref().and_then(|running| running.lease.as_ref());
     let sandbox = lease.map(|lease| lease.sandbox_id.to_string());
     Ok(Json(json!({"runtime_id": sandbox, "session_id": id})))
+}
+
+/// V0 stores the settings of its experiments here. This server takes part in none, and reports that it stored nothing.
+pub(super) async fn experiment_config(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+    JsonBody(_): JsonBody<ExperimentConfig>,
+) -> Result<Json<bool>, ApiError> {
+    state.conversations.conversations().event_count(&id).await?;
+    Ok(Json(false))
 }

@@ -2,11 +2,15 @@
 
 mod conversations;
 mod events;
+mod files;
 mod health;
+mod knowledge;
 mod options;
 mod ports;
 mod secrets;
 mod settings;
+mod upload;
+mod workspace_git;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +58,15 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/trajectory", get(events::trajectory))
         .route("/conversations/{id}/web-hosts", get(ports::web_hosts))
         .route("/conversations/{id}/vscode-url", get(ports::vscode_url))
+        .route("/conversations/{id}/list-files", get(files::list))
+        .route("/conversations/{id}/select-file", get(files::select))
+        .route("/conversations/{id}/zip-directory", get(files::zip))
+        .route("/conversations/{id}/upload-files", post(upload::upload))
+        .route("/conversations/{id}/git/changes", get(workspace_git::changes))
+        .route("/conversations/{id}/git/diff", get(workspace_git::diff))
+        .route("/conversations/{id}/microagents", get(knowledge::microagents))
+        .route("/conversations/{id}/remember-prompt", get(knowledge::remember_prompt))
+        .route("/conversations/{id}/exp-config", post(conversations::experiment_config))
         .route("/v2/conversations/{id}/stream", get(stream::stream))
         .merge(settings::router())
         .merge(secrets::router())

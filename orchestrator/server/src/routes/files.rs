@@ -1,0 +1,102 @@
+//! Files of a conversation's workspace. The conversation must run: reading a file starts nothing.
+//!
+//! No content of a sandbox is served with a type that a browser would run: it is a text in JSON, or an attachment.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use conversations::{WorkspaceFiles, ZipParts};
+use engine::sandbox::SandboxError;
+use futures_util::{Stream, stream};
+use http::{HeaderName, HeaderValue, header};
+use protocol::ConversationId;
+use protocol::client_api::FileContent;
+use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::error::ApiError;
+use crate::extract::{ConversationPath, QueryParameters};
+use crate::state::ServerState;
+
+/// Present if a list of files is not complete. V0's shape has no place for it.
+const TRUNCATED: HeaderName = HeaderName::from_static("x-truncated");
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ListQuery {
+    /// The folder. Empty for the workspace.
+    path: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct SelectQuery {
+    file: String,
+}
+
+/// Returns access to the files of a running conversation.
+pub(super) async fn workspace(state: &ServerState, id: &ConversationId) -> Result<WorkspaceFiles, ApiError> {
+    Ok(state.conversations.conversations().workspace_files(id).await?)
+}
+
+pub(super) async fn list(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+    QueryParameters(ListQuery { path }): QueryParameters<ListQuery>,
+) -> Result<Response, ApiError> {
+    let folder = workspace(&state, &id).await?.list(&path).await?;
+    let mut response = Json(folder.names).into_response();
+    if folder.is_truncated {
+        response.headers_mut().insert(TRUNCATED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+pub(super) async fn select(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+    QueryParameters(SelectQuery { file }): QueryParameters<SelectQuery>,
+) -> Result<Json<FileContent>, ApiError> {
+    let code = workspace(&state, &id).await?.read_text(&file).await?;
+    Ok(Json(FileContent { code }))
+}
+
+/// Streams the workspace. If it cannot be packed to its end, the connection is closed without the end of the body, so that
+/// clients see that the file is incomplete.
+pub(super) async fn zip(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+) -> Result<Response, ApiError> {
+    let workspace = workspace(&state, &id).await?;
+    let permit = Arc::clone(&state.downloads).try_acquire_owned();
+    let permit = permit.map_err(|_| ApiError::TooManyDownloads)?;
+    let mut parts = workspace.zip().await.map_err(ApiError::from)?;
+    // An archive always has a part: its directory.
+    let first =
+        parts.next().await.transpose().map_err(|error| {
+            ApiError::Workspace(SandboxError::host("pack", "the workspace", error).into())
+        })?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/zip"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"workspace.zip\""),
+    ];
+    Ok((headers, Body::from_stream(body(first.unwrap_or_default(), parts, permit))).into_response())
+}
+
+fn body(
+    first: Vec<u8>,
+    parts: ZipParts,
+    permit: OwnedSemaphorePermit,
+) -> impl Stream<Item = io::Result<Bytes>> {
+    let rest = stream::unfold(Some((parts, permit)), |open| async {
+        let (mut parts, permit) = open?;
+        match parts.next().await? {
+            Ok(part) => Some((Ok(Bytes::from(part)), Some((parts, permit)))),
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    stream::StreamExt::chain(stream::iter([Ok(Bytes::from(first))]), rest)
+}
