@@ -18,7 +18,7 @@ use crate::running::RunningConversation;
 use crate::{
     Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, ConversationsError,
     FollowOptions, Follower, InitialTask, NewConversation, ResumeRequest, StoredConversation, UserDecision,
-    WorkspaceFiles, follow, title,
+    follow, title,
 };
 
 impl Conversations {
@@ -158,29 +158,6 @@ impl Conversations {
     /// Returns the state of a running conversation. `None` if it does not run in this process.
     pub fn state(&self, id: &ConversationId) -> Option<Arc<State>> {
         self.running.with(id, |running| running.conversation.state()).ok()
-    }
-
-    /// Returns access to the files of a running conversation.
-    ///
-    /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::NotRunning`], [`ConversationsError::NoSandbox`], or
-    /// [`ConversationsError::Store`].
-    pub async fn workspace_files(&self, id: &ConversationId) -> Result<WorkspaceFiles, ConversationsError> {
-        if !self.is_running(id) {
-            self.event_count(id).await?;
-        }
-        self.running.with(id, |running| {
-            let state = running.conversation.state();
-            let sandbox = running.conversation.sandbox();
-            let sandbox = sandbox.ok_or_else(|| ConversationsError::NoSandbox(id.clone()))?;
-            Ok(WorkspaceFiles {
-                root: sandbox.lease().working_dir.trim_end_matches('/').to_owned(),
-                repository: state.repository_folder(),
-                organization: state.organization_folder(),
-                memory: running.parts.memory.clone(),
-                sandbox,
-            })
-        })?
     }
 
     /// Returns a receiver that changes whenever a conversation starts or stops running in this process, or is deleted or changed

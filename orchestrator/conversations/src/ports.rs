@@ -40,7 +40,8 @@ impl Conversations {
         Ok(self.sandbox(id).await?.streams()?.open(&StreamTarget::Port(port)).await?)
     }
 
-    async fn sandbox(&self, id: &ConversationId) -> Result<Arc<dyn Sandbox>, ConversationsError> {
+    /// Returns the sandbox of a running conversation.
+    pub(crate) async fn sandbox(&self, id: &ConversationId) -> Result<Arc<dyn Sandbox>, ConversationsError> {
         match self.running.with(id, |running| running.conversation.sandbox()) {
             Ok(sandbox) => sandbox.ok_or_else(|| ConversationsError::NoSandbox(id.clone())),
             Err(error) => self.event_count(id).await.and(Err(error)),

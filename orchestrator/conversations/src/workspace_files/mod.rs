@@ -19,7 +19,10 @@ use std::sync::Arc;
 
 use engine::memory::{KnowledgeEntry, Memory};
 use engine::sandbox::{ByteSource, Sandbox, SandboxFiles, TransferKind};
+use protocol::ConversationId;
 use protocol::sandbox_api::FileKind;
+
+use crate::{Conversations, ConversationsError};
 
 use path::WorkspacePath;
 
@@ -30,15 +33,36 @@ pub use list::FolderNames;
 
 /// Access to the files of one workspace.
 pub struct WorkspaceFiles {
-    pub(crate) sandbox: Arc<dyn Sandbox>,
+    sandbox: Arc<dyn Sandbox>,
     /// Absolute path of the workspace, without a trailing slash.
-    pub(crate) root: String,
+    root: String,
     /// Folder of the cloned repository. `None` if none was cloned.
-    pub(crate) repository: Option<String>,
+    repository: Option<String>,
     /// Folder of the organization's knowledge. `None` if there is none.
-    pub(crate) organization: Option<String>,
+    organization: Option<String>,
     /// The user's own knowledge. `None` if knowledge is disabled.
-    pub(crate) memory: Option<Memory>,
+    memory: Option<Memory>,
+}
+
+impl Conversations {
+    /// Returns access to the files of a running conversation.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`], [`ConversationsError::NotRunning`], [`ConversationsError::NoSandbox`], or
+    /// [`ConversationsError::Store`].
+    pub async fn workspace_files(&self, id: &ConversationId) -> Result<WorkspaceFiles, ConversationsError> {
+        let sandbox = self.sandbox(id).await?;
+        self.running.with(id, |running| {
+            let state = running.conversation.state();
+            WorkspaceFiles {
+                root: sandbox.lease().working_dir.trim_end_matches('/').to_owned(),
+                repository: state.repository_folder(),
+                organization: state.organization_folder(),
+                memory: running.parts.memory.clone(),
+                sandbox,
+            }
+        })
+    }
 }
 
 impl WorkspaceFiles {

@@ -2,18 +2,16 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use conversations::WorkspaceFiles;
 use engine::sandbox::ByteSource;
-use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use futures_util::TryStreamExt as _;
 use http::{HeaderMap, header};
 use multer::{Constraints, Field, Multipart, SizeLimit};
 use protocol::client_api::{SkippedFile, UploadReply};
-use tokio::time::timeout;
 use tokio_util::io::StreamReader;
 
 use super::files::workspace;
@@ -30,9 +28,6 @@ const MAX_BYTES: u64 = 1 << 30;
 /// Maximum number of files of a request.
 const MAX_FILES: usize = 1000;
 
-/// Maximum time without a byte of the request.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// The error of a field, which the sandbox's client reports only as a failed upload.
 type FieldError = Arc<Mutex<Option<multer::Error>>>;
 
@@ -47,7 +42,7 @@ pub(super) async fn upload(
     let boundary = multer::parse_boundary(content_type.unwrap_or_default());
     let boundary = boundary.map_err(|error| ApiError::invalid("content-type", error))?;
     let limits = Constraints::new().size_limit(SizeLimit::new().whole_stream(MAX_BYTES));
-    let mut fields = Multipart::with_constraints(without_stalls(body), boundary, limits);
+    let mut fields = Multipart::with_constraints(body.into_data_stream(), boundary, limits);
     let mut reply = UploadReply::default();
     let mut count = 0;
     while let Some(field) = fields.next_field().await.map_err(to_error)? {
@@ -99,19 +94,6 @@ fn to_source(field: Field<'static>) -> (ByteSource, FieldError) {
     // `StreamReader` would treat an empty chunk as the end.
     let chunks = chunks.try_filter(|chunk: &Bytes| std::future::ready(!chunk.is_empty()));
     (Box::new(StreamReader::new(Box::pin(chunks))), failed)
-}
-
-/// Returns the parts of a body. Fails if none arrives in time.
-fn without_stalls(body: Body) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    stream::unfold(Some(body.into_data_stream()), |open| async {
-        let mut parts = open?;
-        match timeout(STALL_TIMEOUT, parts.next()).await {
-            Ok(None) => None,
-            Ok(Some(Ok(part))) => Some((Ok(part), Some(parts))),
-            Ok(Some(Err(error))) => Some((Err(io::Error::other(error)), None)),
-            Err(_) => Some((Err(io::ErrorKind::TimedOut.into()), None)),
-        }
-    })
 }
 
 fn to_error(error: multer::Error) -> ApiError {
