@@ -32,6 +32,8 @@ kinds! {
         "conversation_titled" => ConversationTitled(ConversationTitled),
         /// A model turned the draft of an edit into an edit.
         "edit_drafted" => EditDrafted(EditDrafted),
+        /// The user rated the conversation.
+        "feedback_given" => FeedbackGiven(FeedbackGiven),
     }
 }
 
@@ -208,6 +210,39 @@ pub struct ModelRetried {
 pub struct ConversationTitled {
     /// The title: one short line.
     pub title: String,
+}
+
+/// The user's opinion of the conversation, with V0's fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeedbackGiven {
+    /// The version of the client.
+    pub version: String,
+    /// Address of the user; may be empty.
+    pub email: String,
+    /// Whether the user was satisfied.
+    pub polarity: FeedbackPolarity,
+    /// With whom the user agrees to share the conversation. This server shares it with no one.
+    pub permissions: FeedbackPermissions,
+}
+
+/// Whether a user was satisfied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedbackPolarity {
+    /// The user was.
+    Positive,
+    /// The user was not.
+    Negative,
+}
+
+/// With whom a user agrees to share a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedbackPermissions {
+    /// With everyone.
+    Public,
+    /// With those who develop the agent.
+    Private,
 }
 
 /// A model turned the draft that its agent wrote into an edit.

@@ -7,7 +7,7 @@ use engine::conversation::{Conversation, EngineParts, ResumeOptions, State};
 use engine::replay::Trajectory;
 use engine::title::first_line;
 use protocol::action::MessageAction;
-use protocol::record::ConversationTitled;
+use protocol::record::{ConversationTitled, FeedbackGiven};
 use protocol::risk::ConfirmationPolicy;
 use protocol::{ConversationId, Event, EventId, EventSource, Record};
 use tokio::sync::watch;
@@ -266,9 +266,43 @@ impl Conversations {
     /// # Errors
     /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or [`ConversationsError::Store`].
     pub async fn set_stored_title(&self, id: &ConversationId, title: &str) -> Result<(), ConversationsError> {
-        let stored = self.open(id).await?;
         let titled = Record::from(ConversationTitled { title: first_line(title) });
-        let event = Event::new(stored.state.next_id, clock::now(), EventSource::Environment, titled);
+        self.append_to_stored(id, EventSource::Environment, titled).await
+    }
+
+    /// Records the user's feedback on a running conversation.
+    ///
+    /// # Errors
+    /// See [`send_message`](Self::send_message).
+    pub fn record_feedback(
+        &self,
+        id: &ConversationId,
+        feedback: FeedbackGiven,
+    ) -> Result<(), ConversationsError> {
+        self.running.with(id, |running| Ok(running.conversation.record_feedback(feedback)?))?
+    }
+
+    /// Records the user's feedback on a conversation that does not run.
+    ///
+    /// # Errors
+    /// See [`set_stored_title`](Self::set_stored_title).
+    pub async fn record_stored_feedback(
+        &self,
+        id: &ConversationId,
+        feedback: FeedbackGiven,
+    ) -> Result<(), ConversationsError> {
+        self.append_to_stored(id, EventSource::User, Record::from(feedback)).await
+    }
+
+    /// Appends a record to the log of a conversation that does not run.
+    async fn append_to_stored(
+        &self,
+        id: &ConversationId,
+        source: EventSource,
+        record: Record,
+    ) -> Result<(), ConversationsError> {
+        let stored = self.open(id).await?;
+        let event = Event::new(stored.state.next_id, clock::now(), source, record);
         self.store.append(id, &[event]).await?;
         self.running.notify();
         Ok(())

@@ -12,6 +12,7 @@ use std::time::Duration;
 use engine::conversation::State;
 use futures_util::stream::{self, StreamExt as _};
 use protocol::action::MessageAction;
+use protocol::record::FeedbackGiven;
 use protocol::{AgentState, ConversationId, EventId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -209,6 +210,24 @@ impl HostedConversations {
             match this.conversations.is_running(&id) {
                 true => this.conversations.set_title(&id, &title),
                 false => this.conversations.set_stored_title(&id, &title).await,
+            }
+        })
+        .await
+    }
+
+    /// Records the user's feedback, whether the conversation runs or not.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or an error of the store.
+    pub async fn record_feedback(
+        self: &Arc<Self>,
+        id: &ConversationId,
+        feedback: FeedbackGiven,
+    ) -> Result<(), ConversationsError> {
+        self.change(id, move |this, id| async move {
+            match this.conversations.is_running(&id) {
+                true => this.conversations.record_feedback(&id, feedback),
+                false => this.conversations.record_stored_feedback(&id, feedback).await,
             }
         })
         .await

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::action::MessageAction;
-use protocol::record::ConversationStarted;
+use protocol::record::{ConversationStarted, FeedbackGiven};
 use protocol::{ConversationId, EventId};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -218,6 +218,14 @@ impl Conversation {
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn set_title(&self, title: &str) -> Result<(), ConversationError> {
         self.send_input(InputKind::UserTitle(first_line(title)))
+    }
+
+    /// Records the user's feedback.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn record_feedback(&self, feedback: FeedbackGiven) -> Result<(), ConversationError> {
+        self.send_input(InputKind::UserFeedback(feedback))
     }
 
     /// Ends the task, and removes, pauses or keeps the sandbox. The log stays.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::action::{CallToolMcpAction, EditAction, MessageAction, SystemAction};
-use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased};
+use protocol::record::{ConversationStarted, FeedbackGiven, ModelRetried, SandboxLeased};
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::ActionRequest;
 use protocol::{Event, EventBody, EventId, EventSource, Observation, Timestamp};
@@ -137,6 +137,8 @@ pub enum InputKind {
     },
     /// The user sets the title. An existing title stays.
     UserTitle(String),
+    /// The user rated the conversation.
+    UserFeedback(FeedbackGiven),
 }
 
 /// Limits that the user changes when resuming the agent. Those that are `None` stay.

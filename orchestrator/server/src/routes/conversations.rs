@@ -12,6 +12,7 @@ use protocol::client_api::{
     ConversationInfo, ConversationPage, ConversationReply, ExperimentConfig, NewConversation,
     StartConversation, TitleChange,
 };
+use protocol::record::FeedbackGiven;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,6 +23,9 @@ use crate::view;
 
 /// Maximum number of conversations of a page.
 const MAX_PAGE_SIZE: usize = 100;
+
+/// Maximum length of the version and of the address of feedback, in bytes.
+const MAX_FEEDBACK_TEXT: usize = 256;
 
 /// Maximum length of a title, in bytes.
 const MAX_TITLE_LENGTH: usize = 1024;
@@ -177,4 +181,23 @@ pub(super) async fn experiment_config(
 ) -> Result<Json<bool>, ApiError> {
     state.conversations.conversations().event_count(&id).await?;
     Ok(Json(false))
+}
+
+/// Records feedback in the log of the conversation. V0 sends it with the whole conversation to a service of its developers;
+/// this server sends it to no one.
+pub(super) async fn submit_feedback(
+    State(state): State<Arc<ServerState>>,
+    ConversationPath(id): ConversationPath,
+    JsonBody(feedback): JsonBody<FeedbackGiven>,
+) -> Result<Json<FeedbackGiven>, ApiError> {
+    for (field, text) in [("version", &feedback.version), ("email", &feedback.email)] {
+        if text.len() > MAX_FEEDBACK_TEXT {
+            return Err(ApiError::invalid(
+                field,
+                format_args!("must have at most {MAX_FEEDBACK_TEXT} bytes"),
+            ));
+        }
+    }
+    state.conversations.record_feedback(&id, feedback.clone()).await?;
+    Ok(Json(feedback))
 }

@@ -66,6 +66,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/git/diff", get(workspace_git::diff))
         .route("/conversations/{id}/microagents", get(knowledge::microagents))
         .route("/conversations/{id}/remember-prompt", get(knowledge::remember_prompt))
+        .route("/conversations/{id}/submit-feedback", post(conversations::submit_feedback))
         .route("/conversations/{id}/exp-config", post(conversations::experiment_config))
         .route("/v2/conversations/{id}/stream", get(stream::stream))
         .merge(settings::router())

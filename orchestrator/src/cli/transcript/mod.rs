@@ -150,6 +150,7 @@ fn record_text(record: &Record) -> String {
         | Record::ConfirmationChanged(_)
         | Record::ApprovalGranted(_)
         | Record::ConversationTitled(_)
+        | Record::FeedbackGiven(_)
         | Record::EditDrafted(_)
         | Record::ModelRetried(_) => String::new(),
     }

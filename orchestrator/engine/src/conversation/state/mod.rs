@@ -351,8 +351,8 @@ impl State {
             Record::ConfirmationChanged(changed) => self.confirmation = changed.policy,
             Record::ApprovalGranted(approval) => self.approvals.push(approval.clone()),
             Record::ConversationTitled(titled) => self.title = Some(titled.title.clone()),
-            // The agent's state has the edit.
-            Record::ModelRetried(_) | Record::EditDrafted(_) => {}
+            // The agent's state has the edit, and feedback is for people.
+            Record::ModelRetried(_) | Record::EditDrafted(_) | Record::FeedbackGiven(_) => {}
         }
     }
 }

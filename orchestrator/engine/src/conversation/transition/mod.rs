@@ -135,6 +135,9 @@ impl Transition {
                 }
             }
             InputKind::UserTitle(title) => self.set_title(title, None),
+            InputKind::UserFeedback(feedback) => {
+                self.append(None, EventSource::User, Record::from(feedback));
+            }
         }
     }
 

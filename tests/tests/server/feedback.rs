@@ -1,0 +1,57 @@
+//! Feedback on conversations.
+
+use reqwest::Method;
+use serde_json::json;
+use tests::glovebox::{Home, finish};
+use tests::host_server::{HostServer, is_state};
+
+#[tokio::test]
+async fn feedback_is_stored_in_the_log_of_the_conversation() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
+    let id = server.create("Finish.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    let path = format!("/api/conversations/{id}/submit-feedback");
+    // V0's page also sends a token and a trajectory.
+    let sent = json!({
+        "version": "1.0", "email": "a@example.org", "polarity": "positive", "permissions": "private",
+        "token": "", "trajectory": [],
+    });
+    let stored =
+        json!({"version": "1.0", "email": "a@example.org", "polarity": "positive", "permissions": "private"});
+    assert_eq!(server.post(&path, &sent).await, stored);
+    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    assert_eq!(server.post(&path, &sent).await, stored);
+    for (field, value) in
+        [("polarity", json!("none")), ("version", json!("x".repeat(257))), ("email", json!(1))]
+    {
+        let mut wrong = stored.clone();
+        wrong[field] = value;
+        let (status, response) = server.send(Method::POST, &path, Some(&wrong)).await;
+        assert_eq!((status.as_u16(), &response["field"]), (400, &json!(field)), "{response}");
+    }
+    let unknown = "/api/conversations/none/submit-feedback";
+    assert_eq!(server.send(Method::POST, unknown, Some(&stored)).await.0, 404);
+    // V0's clients do not know the record, and see none.
+    let events = server.wait_for_event(&id, |_| true).await;
+    assert!(!events.iter().any(|event| event.to_string().contains("feedback_given")));
+    server.terminate();
+    let log = home.run(&["conversations", "show", &id, "--json"]).expect(0).events();
+    let records: Vec<_> = log.iter().filter(|event| event["record"] == "feedback_given").collect();
+    assert_eq!(records.len(), 2);
+    assert!(
+        records.iter().all(|record| record["args"] == stored && record["source"] == "user"),
+        "{records:?}"
+    );
+}
+
+#[tokio::test]
+async fn experiments_are_not_stored() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
+    let id = server.create("Finish.").await;
+    let path = format!("/api/conversations/{id}/exp-config");
+    assert_eq!(server.post(&path, &json!({"config": {"a": "b"}})).await, json!(false));
+    let unknown = "/api/conversations/none/exp-config";
+    assert_eq!(server.send(Method::POST, unknown, Some(&json!({}))).await.0, 404);
+}
