@@ -6,6 +6,22 @@
 //! Every request to `/api` needs the server's key, or the session of a browser that has signed in with it. Requests whose `Host` is not expected are rejected, and so are those from
 //! pages of other origins, so that a page in a browser cannot reach a server on the same machine. Programs in sandboxes that
 //! listen on a port are reached at host names of their own (`ports`).
+//!
+//! | route below `/api/conversations/{id}` | response |
+//! |---|---|
+//! | `GET list-files?path=` | the names in a folder, 10,000 at most; `x-truncated` is set if there are more |
+//! | `GET select-file?file=` | `{code}`, a text; 415 for other files |
+//! | `GET zip-directory` | the workspace as `workspace.zip`; cut off without the end of the body if it cannot be packed |
+//! | `POST upload-files` | `{uploaded_files, skipped_files}` for a multipart body with fields `files` |
+//! | `GET git/changes` | `[{status, path}]` relative to the remote branch; 404 without a repository |
+//! | `GET git/diff?path=` | `{modified, original}` |
+//! | `GET microagents` | `{microagents}`, the knowledge of the conversation |
+//! | `GET remember-prompt?event_id=` | `{status, prompt}`; calls no model |
+//! | `POST submit-feedback` | the feedback, which is stored in the log |
+//! | `POST exp-config` | `false` |
+//!
+//! Those that read the workspace need a running conversation with a sandbox (409), and start nothing. `docs/v0-migration.md`
+//! lists how they differ from V0's.
 
 mod auth;
 mod connections;
