@@ -24,10 +24,16 @@ pub(super) struct Workspace {
 impl Workspace {
     /// Starts a conversation, whose agent has finished, in the folder that `home.workspace()` has.
     pub(super) async fn open(home: Home) -> Self {
+        Self::open_with(home, json!({"initial_user_msg": "Finish."})).await
+    }
+
+    /// Starts the conversation with a request.
+    pub(super) async fn open_with(home: Home, request: Value) -> Self {
         let config = format!("[core]\nworkspace_base = \"{}\"\n", home.workspace().display());
         home.write(".glovebox/config.toml", config);
         let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
-        let id = server.create("Finish.").await;
+        let created = server.post("/api/conversations", &request).await;
+        let id = created["conversation_id"].as_str().unwrap().to_owned();
         server.wait_for_event(&id, |event| is_state(event, "finished")).await;
         Self { home, server, id }
     }

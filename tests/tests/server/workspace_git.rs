@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use reqwest::Method;
 use serde_json::{Value, json};
 use tests::glovebox::Home;
 
@@ -78,6 +77,27 @@ async fn changes_are_those_since_the_remote_branch() {
     assert_eq!(workspace.get("git/diff", &[("path", "none")]).await.0, 404);
     assert_eq!(workspace.get("git/diff", &[("path", "binary")]).await.0, 415);
     assert_eq!(workspace.get("git/diff", &[("path", "nested")]).await.0, 400);
+}
+
+#[tokio::test]
+async fn changes_of_a_cloned_repository_have_its_paths() {
+    let home = Home::new();
+    let origin = home.workspace().join("upstream/project");
+    create_repository(&origin, &[("a", "one\n")], &[]);
+    let url = format!("file://{}", origin.display());
+    let request = json!({"initial_user_msg": "Finish.", "repository": url});
+    let workspace = Workspace::open_with(home, request).await;
+    assert_eq!(workspace.get("git/changes", &[]).await.1, json!([]));
+    fs::write(workspace.at("project/a"), "two\n").unwrap();
+    fs::create_dir(workspace.at("project/folder")).unwrap();
+    fs::write(workspace.at("project/folder/new"), "new").unwrap();
+    let expected = json!([change("M", "a"), change("A", "folder/new")]);
+    assert_eq!(workspace.get("git/changes", &[]).await.1, expected);
+    let diff = json!({"modified": "two\n", "original": "one\n"});
+    assert_eq!(workspace.get("git/diff", &[("path", "a")]).await.1, diff);
+    let absolute = workspace.at("project/a").display().to_string();
+    assert_eq!(workspace.get("git/diff", &[("path", &absolute)]).await.1, diff);
+    assert_eq!(workspace.get("list-files", &[]).await.1, json!(["project/", "upstream/"]));
 }
 
 #[tokio::test]
@@ -211,8 +231,4 @@ async fn prompt_to_remember_quotes_the_conversation() {
     // Nothing was appended.
     let after = workspace.server.wait_for_event(&workspace.id, |_| true).await;
     assert_eq!(after.len(), events.len());
-    let path = format!("/api/conversations/{}/exp-config", workspace.id);
-    assert_eq!(workspace.server.post(&path, &json!({"config": {"a": "b"}})).await, json!(false));
-    let unknown = "/api/conversations/none/exp-config";
-    assert_eq!(workspace.server.send(Method::POST, unknown, Some(&json!({}))).await.0, 404);
 }

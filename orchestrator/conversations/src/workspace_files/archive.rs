@@ -192,3 +192,6 @@ impl Write for PartWriter {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
