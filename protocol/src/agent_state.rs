@@ -63,11 +63,15 @@ impl AgentState {
         }
     }
 
+    /// Returns the state with this name on the wire. [`Self::Unknown`] if no state has it.
+    pub fn from_name(name: &str) -> Self {
+        let name = name.into_deserializer();
+        Self::deserialize::<StrDeserializer<'_, serde::de::value::Error>>(name).unwrap_or(Self::Unknown)
+    }
+
     /// For `deserialize_with` in events: an unknown name becomes [`Self::Unknown`].
     pub(crate) fn or_unknown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = Cow::<'de, str>::deserialize(deserializer)?;
-        let name = name.as_ref().into_deserializer();
-        Ok(Self::deserialize::<StrDeserializer<'_, serde::de::value::Error>>(name).unwrap_or(Self::Unknown))
+        Ok(Self::from_name(&Cow::<'de, str>::deserialize(deserializer)?))
     }
 }
 
