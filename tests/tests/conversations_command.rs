@@ -278,8 +278,10 @@ fn damaged_conversation_is_named_and_hides_no_other() {
     let home = Home::new();
     (0..3).for_each(|_| run(&home, &json!([finish()]), &[]));
     let database = home.path().join(".glovebox/glovebox.db");
+    // The second one as an older version of Glovebox left it: without an overview.
     let sql = "UPDATE conversations SET id = '../x\u{9b}' WHERE number = 1;
-               UPDATE events SET json = '{' WHERE conversation = 2 AND id = 0";
+               UPDATE events SET json = '{' WHERE conversation = 2 AND id = 0;
+               UPDATE conversations SET overview_events = 0 WHERE number = 2";
     rusqlite::Connection::open(database).unwrap().execute_batch(sql).unwrap();
     let rows = list(&home, &[]);
     let states: Vec<_> = rows.iter().map(|row| row["agent_state"].as_str().unwrap()).collect();

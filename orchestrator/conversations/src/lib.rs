@@ -45,6 +45,8 @@ use protocol::ConversationId;
 
 use running::RunningConversations;
 
+pub use engine::events::{InvalidPosition, ListPosition, Overview};
+
 pub use claim::{Claim, FolderUse};
 pub use error::ConversationsError;
 pub use follow::{FollowOptions, Follower, RunOutcome};
@@ -54,9 +56,7 @@ pub use hosted::{
     HostingOptions,
 };
 pub use library::{DeleteMode, FindProvider};
-pub use list::{
-    ConversationEntry, ConversationFilter, ConversationStatus, InvalidPosition, ListPosition, Overview,
-};
+pub use list::{ConversationEntry, ConversationFilter, ConversationStatus};
 pub use parts::ConversationParts;
 pub use ports::PortError;
 pub use profile::{

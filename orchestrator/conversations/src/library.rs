@@ -54,7 +54,7 @@ impl Conversations {
         Ok(list::list(self.store.as_ref(), self.locks.as_ref(), filter).await?)
     }
 
-    /// Lists the conversations whose title, first message, model or folder contain a text, in any case.
+    /// Lists the conversations whose title, start of the first message, model or folder contain a text, in any case.
     ///
     /// # Errors
     /// See [`list`](Self::list).
@@ -111,8 +111,8 @@ impl Conversations {
     /// # Errors
     /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
     pub async fn event_count(&self, id: &ConversationId) -> Result<u64, ConversationsError> {
-        let summary = self.store.find(id).await?;
-        summary.map(|summary| summary.events).ok_or_else(|| ConversationsError::Unknown(id.clone()))
+        let listed = self.store.find(id).await?;
+        listed.map(|listed| listed.summary.events).ok_or_else(|| ConversationsError::Unknown(id.clone()))
     }
 
     /// Returns the entry of one conversation in the list. `None` if there is no such conversation.
@@ -120,8 +120,8 @@ impl Conversations {
     /// # Errors
     /// [`ConversationsError::Store`].
     pub async fn entry(&self, id: &ConversationId) -> Result<Option<ConversationEntry>, ConversationsError> {
-        let Some(summary) = self.store.find(id).await? else { return Ok(None) };
-        Ok(Some(list::entry(self.store.as_ref(), self.locks.as_ref(), summary).await))
+        let Some(listed) = self.store.find(id).await? else { return Ok(None) };
+        Ok(Some(list::entry(self.store.as_ref(), self.locks.as_ref(), listed).await))
     }
 
     /// Reads the whole log of a conversation.

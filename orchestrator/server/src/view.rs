@@ -3,7 +3,6 @@
 use conversations::{ConversationEntry, ConversationStatus};
 use engine::conversation::State;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
-use protocol::record::WorkspaceSetup;
 use protocol::{AgentState, ConversationId, Event, EventBody};
 use serde_json::Value;
 
@@ -41,19 +40,14 @@ pub(crate) fn conversation_info(server: &ServerState, entry: &ConversationEntry)
         ConversationStatus::Damaged => ConversationState::Archived,
         _ => conversation_state(server, &summary.id),
     };
-    let setup = overview.and_then(|overview| overview.started()).and_then(|started| started.setup.as_ref());
-    let (repository, branch) = match setup {
-        Some(WorkspaceSetup::Repository { url, branch }) => (Some(url.clone()), branch.clone()),
-        _ => (None, None),
-    };
     Some(ConversationInfo {
         conversation_id: summary.id.clone(),
-        title: overview.map(|overview| overview.title()).unwrap_or_default(),
+        title: overview.map(|overview| overview.title().to_owned()).unwrap_or_default(),
         last_updated_at: summary.last_updated_at.clone(),
         status,
         runtime_status: running.as_deref().map(runtime_status),
-        selected_repository: repository,
-        selected_branch: branch,
+        selected_repository: overview.and_then(|overview| overview.repository.clone()),
+        selected_branch: overview.and_then(|overview| overview.branch.clone()),
         git_provider: None,
         trigger: Some(TRIGGER.to_owned()),
         num_connections: server.connection_count(&summary.id),

@@ -1,7 +1,7 @@
 //! Consecutive events of one conversation as JSON. Serialized before they are queued, so that serialization cannot fail in a
 //! writer.
 
-use engine::events::StoreError;
+use engine::events::{OverviewChange, StoreError};
 use protocol::{ConversationId, Event, EventId, Timestamp};
 
 use crate::failure::failed;
@@ -14,6 +14,8 @@ pub(crate) struct EventBatch {
     pub(crate) last_at: Timestamp,
     /// The JSON of each event.
     pub(crate) rows: Vec<String>,
+    /// The change of the conversation's overview.
+    pub(crate) overview: OverviewChange,
 }
 
 impl EventBatch {
@@ -32,6 +34,7 @@ impl EventBatch {
             first_at: first.timestamp.clone(),
             last_at: last.timestamp.clone(),
             rows: rows.map_err(|error| failed("write events as JSON", error))?,
+            overview: OverviewChange::from_events(events),
         }))
     }
 

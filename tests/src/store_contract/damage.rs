@@ -1,8 +1,9 @@
 //! Cases of rows that a disk or another program has damaged: a typed error that names the event, never a skipped one.
 
-use engine::events::StoreError;
+use engine::events::{ConversationQuery, EventStore, Overview, OverviewChange, StoreError};
 use protocol::EventId;
 
+use super::overviews::{agent_log, all, ids};
 use super::{SqlBackend, conversation, event, events, log};
 
 /// Returns the event that is reported as damaged after `sql`, and the cause.
@@ -81,4 +82,78 @@ pub async fn damaged_entry_is_named_and_the_others_are_listed(backend: &dyn SqlB
     let mut damaged: Vec<_> = list.damaged.iter().map(ToString::to_string).collect();
     damaged.sort();
     assert_eq!(damaged, ["../b", "c", "d"].map(|id| format!("the entry of conversation {id:?} is damaged")));
+}
+
+/// Pages are as long as their limit although damaged entries are between the others, and name each of them once.
+pub async fn damaged_entries_do_not_shorten_pages(backend: &dyn SqlBackend) {
+    let store = backend.open().await;
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        store.append(&conversation(name), &events(0..1)).await.unwrap();
+    }
+    backend.execute("UPDATE conversations SET created_at = 'yesterday' WHERE id IN ('b', 'd', 'e')");
+    let mut query = ConversationQuery { limit: 2, ..ConversationQuery::default() };
+    let page = store.list(&query).await.unwrap();
+    assert_eq!((ids(&page).as_slice(), page.damaged.len()), (["f", "c"].map(conversation).as_slice(), 2));
+    query.before = page.conversations.last().map(engine::events::ListedConversation::position);
+    let page = store.list(&query).await.unwrap();
+    assert_eq!((ids(&page).as_slice(), page.damaged.len()), ([conversation("a")].as_slice(), 1));
+}
+
+/// Removes the overviews, as if an older version of Glovebox had written the logs.
+fn remove_overviews(backend: &dyn SqlBackend) {
+    backend.execute(
+        "DELETE FROM overviews; UPDATE conversations SET overview_events = 0, agent_state = NULL, cost = NULL",
+    );
+}
+
+/// Returns a listed conversation's overview, and the number of events that it covers.
+async fn overview(store: &dyn EventStore, name: &str) -> (Overview, u64) {
+    let found = store.find(&conversation(name)).await.unwrap().unwrap();
+    (found.overview, found.overview_events)
+}
+
+/// Opening a store completes the overviews of logs of any length, also the texts to search in.
+pub async fn missing_overview_is_completed_when_opened(backend: &dyn SqlBackend) {
+    let store = backend.open().await;
+    let long: Vec<_> = agent_log().into_iter().chain((6..300).map(event)).collect();
+    store.append(&conversation("long"), &long).await.unwrap();
+    for number in 0..150 {
+        store.append(&conversation(&format!("c{number}")), &events(0..2)).await.unwrap();
+    }
+    let expected = store.list(&all()).await.unwrap().conversations;
+    remove_overviews(backend);
+    assert_eq!(overview(&*store, "long").await, (Overview::default(), 0));
+    let opened = backend.open().await;
+    assert_eq!(opened.list(&all()).await.unwrap().conversations, expected);
+    let query = ConversationQuery { text: Some("größer".to_owned()), ..all() };
+    assert_eq!(opened.list(&query).await.unwrap().conversations.len(), 150);
+}
+
+/// The events before a damaged one are applied. The conversation remains incomplete; the others are completed.
+pub async fn overview_is_completed_up_to_a_damaged_event(backend: &dyn SqlBackend) {
+    let store = backend.open().await;
+    for name in ["a", "b"] {
+        store.append(&conversation(name), &agent_log()).await.unwrap();
+    }
+    remove_overviews(backend);
+    backend.execute(
+        "UPDATE events SET json = substr(json, 1, 40)
+         WHERE id = 4 AND conversation = (SELECT number FROM conversations WHERE id = 'a')",
+    );
+    let opened = backend.open().await;
+    let fold = |end: usize| OverviewChange::from_events(&agent_log()[..end]).overview;
+    assert_eq!(overview(&*opened, "a").await, (fold(4), 4));
+    assert_eq!(overview(&*opened, "b").await, (fold(6), 6));
+}
+
+/// An append to a log whose overview lacks earlier events changes no overview: the earlier ones must be applied first.
+pub async fn append_to_an_incomplete_overview_is_no_gap(backend: &dyn SqlBackend) {
+    let (store, a) = (backend.open().await, conversation("a"));
+    let log = agent_log();
+    store.append(&a, &log[..4]).await.unwrap();
+    remove_overviews(backend);
+    store.append(&a, &log[4..]).await.unwrap();
+    assert_eq!(overview(&*store, "a").await, (Overview::default(), 0));
+    let opened = backend.open().await;
+    assert_eq!(overview(&*opened, "a").await, (OverviewChange::from_events(&log).overview, 6));
 }

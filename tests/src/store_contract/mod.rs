@@ -8,6 +8,7 @@ pub mod content;
 pub mod damage;
 pub mod list;
 pub mod memory;
+pub mod overviews;
 pub mod postgres;
 pub mod read;
 pub mod sharing;
@@ -60,6 +61,12 @@ macro_rules! store_contract {
             list::list_is_sorted_by_latest_event,
             list::removed_conversation_is_gone_with_its_events,
             list::removal_is_idempotent,
+            overviews::overview_equals_the_fold_of_its_log,
+            overviews::rejected_append_does_not_change_the_overview,
+            overviews::overview_is_that_of_the_new_log_after_a_removal,
+            overviews::text_is_found_in_any_case_and_literally,
+            overviews::conversations_are_selected_by_their_overview,
+            overviews::pages_have_each_conversation_once,
         );
     };
     ($backend:expr; $($module:ident::$case:ident,)*) => {
@@ -83,6 +90,10 @@ macro_rules! stored_damage_contract {
             damage::read_fails_when_a_row_is_missing,
             damage::only_one_append_fails_when_its_row_exists,
             damage::damaged_entry_is_named_and_the_others_are_listed,
+            damage::damaged_entries_do_not_shorten_pages,
+            damage::missing_overview_is_completed_when_opened,
+            damage::overview_is_completed_up_to_a_damaged_event,
+            damage::append_to_an_incomplete_overview_is_no_gap,
         );
     };
 }

@@ -2,10 +2,11 @@
 
 use std::error::Error as _;
 
-use engine::events::EventStore as _;
+use engine::events::{ConversationQuery, EventStore as _, OverviewChange};
 use storage::PostgresStore;
 use storage::postgres::{PostgresOpenError, PostgresOptions};
 use tests::postgres::TestDatabase;
+use tests::store_contract::overviews::agent_log;
 use tests::store_contract::{conversation, events, log};
 
 use super::{acquire, host};
@@ -29,9 +30,38 @@ async fn failed_migration_leaves_nothing() {
     let Some(database) = TestDatabase::create() else { return };
     database.execute("CREATE TABLE leases (of_another_program int)");
     let error = open_error(&database.address()).await;
-    assert!(matches!(error, PostgresOpenError::Migrate { version: 1, .. }), "{error}");
+    assert!(matches!(error, PostgresOpenError::Migrate { version: 2, .. }), "{error}");
     let tables = "SELECT string_agg(tablename, ' ') FROM pg_tables WHERE schemaname = 'public'";
     assert_eq!(database.execute(tables), "leases");
+}
+
+/// The first version had no overviews.
+#[tokio::test]
+async fn log_of_the_first_version_is_listed_after_migration() {
+    let Some(database) = TestDatabase::create() else { return };
+    let log = agent_log();
+    let schema = include_str!("../../../orchestrator/storage/migrations/postgres/0001_events.sql");
+    database.execute(&format!(
+        "{schema};
+         CREATE TABLE glovebox_schema (version bigint NOT NULL);
+         INSERT INTO glovebox_schema VALUES (1);
+         INSERT INTO conversations (id, events, created_at, last_updated_at)
+         VALUES ('a', {}, '2025-10-03T12:00:00', '2025-10-03T12:00:05')",
+        log.len()
+    ));
+    for event in &log {
+        let json = serde_json::to_string(event).unwrap();
+        database.execute(&format!(
+            "INSERT INTO events SELECT number, {}, convert_to($json${json}$json$, 'UTF8') FROM conversations",
+            event.id
+        ));
+    }
+    let store = host(&database).await;
+    let query = ConversationQuery { text: Some("fix login".to_owned()), limit: 1, ..Default::default() };
+    let page = store.list(&query).await.unwrap();
+    assert_eq!(page.conversations[0].overview, OverviewChange::from_events(&log).overview);
+    assert_eq!(tests::store_contract::log(&store, &conversation("a")).await, log);
+    store.close().await;
 }
 
 /// An operator may migrate with one role and run hosts with another.

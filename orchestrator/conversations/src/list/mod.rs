@@ -1,26 +1,27 @@
 //! The list of conversations, and the search in it.
+//!
+//! Reads the overviews that the store keeps, and no events, so that its cost does not depend on the lengths of the logs.
 
-mod overview;
+use std::path::PathBuf;
 
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
-
-use engine::events::{ConversationSummary, EventStore, StoreError};
-use futures_util::stream::{self, StreamExt as _};
-use protocol::{AgentState, ConversationId, Timestamp};
+use engine::events::{
+    ConversationQuery, ConversationSummary, EventStore, ListPosition, ListedConversation, Overview,
+    OverviewChange, StoreError,
+};
+use protocol::{AgentState, EventId};
 
 use crate::host::ConversationLocks;
 
-pub use overview::Overview;
+/// Maximum number of conversations per read of the store. Bounds the memory if a filter selects few of them.
+const PAGE_SIZE: usize = 500;
 
-/// Number of concurrent reads: the store has as many connections.
-const CONCURRENT_READS: usize = 4;
+/// Number of events per read of those that an overview lacks.
+const EVENT_PAGE_SIZE: usize = 256;
 
 /// Selects conversations of the list. The default selects all.
 #[derive(Debug, Clone, Default)]
 pub struct ConversationFilter {
-    /// Text that title, first message, model or folder contain, in any case.
+    /// Text that title, start of the first message, model or folder contain, in any case.
     pub text: Option<String>,
     /// Statuses to select. Empty selects all.
     pub statuses: Vec<ConversationStatus>,
@@ -34,37 +35,6 @@ pub struct ConversationFilter {
     pub limit: Option<usize>,
 }
 
-/// Position of a conversation in the list. A conversation with a new event moves to the front.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ListPosition {
-    last_updated_at: Timestamp,
-    id: ConversationId,
-}
-
-impl fmt::Display for ListPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}", self.last_updated_at.as_str(), self.id)
-    }
-}
-
-impl FromStr for ListPosition {
-    type Err = InvalidPosition;
-
-    fn from_str(text: &str) -> Result<Self, InvalidPosition> {
-        let parse = || {
-            let (time, id) = text.split_once('_')?;
-            let last_updated_at = Timestamp::try_from(time.to_owned()).ok()?;
-            Some(Self { last_updated_at, id: id.parse().ok()? })
-        };
-        parse().ok_or(InvalidPosition)
-    }
-}
-
-/// The text is no [`ListPosition`].
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("is not a position that a list has returned")]
-pub struct InvalidPosition;
-
 /// The state of a conversation as a list shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConversationStatus {
@@ -72,7 +42,7 @@ pub enum ConversationStatus {
     Agent(AgentState),
     /// The process that ran it ended while the agent worked.
     Interrupted,
-    /// Its log or its entry in the store cannot be read.
+    /// Its entry in the store cannot be read, or the events that its overview lacks.
     Damaged,
 }
 
@@ -105,6 +75,14 @@ impl ConversationStatus {
         }
     }
 
+    /// Returns the state of the agent. `None` for a status that is none.
+    fn agent_state(self) -> Option<AgentState> {
+        match self {
+            Self::Agent(state) => Some(state),
+            Self::Interrupted | Self::Damaged => None,
+        }
+    }
+
     /// Returns the status of this name. `None` if no status has it.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == name)
@@ -116,7 +94,7 @@ impl ConversationStatus {
 pub struct ConversationEntry {
     /// `None` if even the entry in the store cannot be read.
     pub summary: Option<ConversationSummary>,
-    /// Overview from the start and the end of the log, or why they cannot be read.
+    /// Overview of its log, or why it cannot be read.
     pub overview: Result<Overview, StoreError>,
     /// Whether a process runs the conversation.
     pub is_locked: bool,
@@ -134,15 +112,16 @@ impl ConversationEntry {
 
     /// Returns its position in the list. `None` if its entry in the store cannot be read.
     pub fn position(&self) -> Option<ListPosition> {
-        let ConversationSummary { id, last_updated_at, .. } = self.summary.as_ref()?;
-        Some(ListPosition { last_updated_at: last_updated_at.clone(), id: id.clone() })
+        self.summary.as_ref().map(ListPosition::from)
     }
 
     /// Returns the status. A conversation whose process has ended is not running.
     pub fn status(&self) -> ConversationStatus {
         match &self.overview {
-            Ok(overview) if overview.is_working() && !self.is_locked => ConversationStatus::Interrupted,
-            Ok(overview) => ConversationStatus::Agent(overview.agent_state),
+            Ok(overview) if is_working(overview.agent_state()) && !self.is_locked => {
+                ConversationStatus::Interrupted
+            }
+            Ok(overview) => ConversationStatus::Agent(overview.agent_state()),
             Err(_) => ConversationStatus::Damaged,
         }
     }
@@ -156,28 +135,81 @@ impl ConversationEntry {
 }
 
 impl ConversationFilter {
-    /// Whether the filter selects an entry. `text` is the filter's text in lower case.
-    fn selects(&self, entry: &ConversationEntry, text: Option<&str>) -> bool {
-        let overview = entry.overview.as_ref().ok();
-        let is_in_folder = |folder| overview.and_then(Overview::folder).map(Path::new) == Some(folder);
-        let has_repository =
-            |name: &str| overview.and_then(Overview::repository).is_some_and(|url| url.contains(name));
-        (self.statuses.is_empty() || self.statuses.contains(&entry.status()))
-            && self.folder.as_deref().is_none_or(is_in_folder)
-            && self.repository.as_deref().is_none_or(has_repository)
-            && text.is_none_or(|text| overview.is_some_and(|overview| overview.contains(text)))
+    /// Returns the query for conversations that the filter may select. Whether one is interrupted is not known to the
+    /// store.
+    fn to_query(&self) -> ConversationQuery {
+        // A path without redundant separators, as it is stored.
+        let folder = self.folder.as_ref().map(|folder| folder.components().collect::<PathBuf>());
+        ConversationQuery {
+            text: self.text.as_ref().map(|text| text.to_lowercase()),
+            agent_states: self.agent_states(),
+            folder: folder.map(|folder| folder.to_string_lossy().into_owned()),
+            repository: self.repository.clone(),
+            before: self.before.clone(),
+            limit: PAGE_SIZE,
+        }
+    }
+
+    /// Returns the states of agents that conversations of the selected statuses can have. Empty for all.
+    fn agent_states(&self) -> Vec<AgentState> {
+        if self.statuses.contains(&ConversationStatus::Damaged) {
+            return Vec::new();
+        }
+        let is_selected = |state: &AgentState| {
+            self.statuses.contains(&ConversationStatus::Agent(*state))
+                || is_working(*state) && self.statuses.contains(&ConversationStatus::Interrupted)
+        };
+        let agent_states = ConversationStatus::ALL.into_iter().filter_map(ConversationStatus::agent_state);
+        agent_states.filter(is_selected).collect()
+    }
+
+    fn selects(&self, entry: &ConversationEntry) -> bool {
+        self.statuses.is_empty() || self.statuses.contains(&entry.status())
     }
 }
 
-/// Reads the entry of a conversation.
+/// Whether an agent in this state works, provided that its process still runs.
+fn is_working(state: AgentState) -> bool {
+    match state {
+        AgentState::Loading
+        | AgentState::Init
+        | AgentState::Running
+        | AgentState::UserConfirmed
+        | AgentState::UserRejected
+        | AgentState::RateLimited => true,
+        AgentState::AwaitingUserInput
+        | AgentState::Paused
+        | AgentState::Stopped
+        | AgentState::Finished
+        | AgentState::Rejected
+        | AgentState::Error
+        | AgentState::AwaitingUserConfirmation
+        | AgentState::Unknown => false,
+    }
+}
+
+/// Completes the entry of a conversation.
 pub(crate) async fn entry(
     store: &dyn EventStore,
     locks: &dyn ConversationLocks,
-    summary: ConversationSummary,
+    listed: ListedConversation,
 ) -> ConversationEntry {
-    let overview = Overview::read(store, &summary).await;
-    let is_locked = locks.is_locked(&summary.id);
-    ConversationEntry { summary: Some(summary), overview, is_locked }
+    let is_locked = locks.is_locked(&listed.summary.id);
+    let summary = listed.summary.clone();
+    ConversationEntry { summary: Some(summary), overview: complete(store, listed).await, is_locked }
+}
+
+/// Applies the events that an overview lacks.
+async fn complete(store: &dyn EventStore, listed: ListedConversation) -> Result<Overview, StoreError> {
+    let ListedConversation { summary, overview, overview_events: mut next } = listed;
+    let mut change = OverviewChange { overview, ..OverviewChange::default() };
+    while next < summary.events {
+        let events = store.read(&summary.id, EventId(next), EVENT_PAGE_SIZE).await?;
+        let Some(last) = events.last() else { break };
+        next = last.id.next().0;
+        events.iter().for_each(|event| change.apply(event));
+    }
+    Ok(change.overview)
 }
 
 /// Lists the conversations that the filter selects: the latest first, damaged entries last.
@@ -186,23 +218,29 @@ pub(crate) async fn list(
     locks: &dyn ConversationLocks,
     filter: &ConversationFilter,
 ) -> Result<Vec<ConversationEntry>, StoreError> {
-    let list = store.conversations().await?;
-    let is_before = |summary: &ConversationSummary| {
-        filter.before.as_ref().is_none_or(|ListPosition { last_updated_at, id }| {
-            (&summary.last_updated_at, &summary.id) < (last_updated_at, id)
-        })
-    };
-    let readable = stream::iter(list.conversations.into_iter().filter(is_before))
-        .map(|summary| entry(store, locks, summary))
-        .buffered(CONCURRENT_READS);
-    let damaged = list.damaged.into_iter();
-    let damaged =
-        damaged.map(|error| ConversationEntry { summary: None, overview: Err(error), is_locked: false });
-    let text = filter.text.as_ref().map(|text| text.to_lowercase());
-    let selected = readable
-        .chain(stream::iter(damaged))
-        .filter(|entry| std::future::ready(filter.selects(entry, text.as_deref())))
-        .take(filter.limit.unwrap_or(usize::MAX))
-        .collect();
-    Ok(selected.await)
+    let limit = filter.limit.unwrap_or(usize::MAX);
+    let mut query = filter.to_query();
+    let (mut entries, mut damaged) = (Vec::new(), Vec::new());
+    while entries.len() < limit {
+        query.limit = PAGE_SIZE.min(limit - entries.len());
+        let page = store.list(&query).await?;
+        damaged.extend(page.damaged);
+        let is_last = page.conversations.len() < query.limit;
+        query.before = page.conversations.last().map(ListedConversation::position);
+        for listed in page.conversations {
+            entries.push(entry(store, locks, listed).await);
+        }
+        entries.retain(|entry| filter.selects(entry));
+        if is_last {
+            break;
+        }
+    }
+    let damaged = damaged.into_iter().map(|error| ConversationEntry {
+        summary: None,
+        overview: Err(error),
+        is_locked: false,
+    });
+    entries.extend(damaged.filter(|entry| filter.selects(entry)));
+    entries.truncate(limit);
+    Ok(entries)
 }

@@ -10,7 +10,9 @@ use conversations::{
     ConversationsError, HostError, HostedConversations, HostingOptions, InitialTask, NewConversation,
     NoWorkspaces, ProcessLocks, StoredConversation,
 };
-use engine::events::{ConversationList, ConversationSummary, EventStore, StoreError};
+use engine::events::{
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+};
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
 use futures_util::future::join_all;
@@ -78,8 +80,12 @@ impl EventStore for FullableStore {
         self.logs.read(conversation, from, limit).await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
         self.logs.find(conversation).await
+    }
+
+    async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
+        self.logs.list(query).await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

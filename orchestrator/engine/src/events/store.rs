@@ -3,10 +3,13 @@
 use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId, Timestamp};
 
+use super::{ConversationPage, ConversationQuery, ListedConversation};
+
 /// Stores the event logs of many conversations. Only one process at a time may append to a conversation.
 #[async_trait]
 pub trait EventStore: Send + Sync {
-    /// Appends events whose ids continue the log. Atomic. Once this returns, the events survive a crash of the process.
+    /// Appends events whose ids continue the log, and merges their [`OverviewChange`](super::OverviewChange) into the overview of
+    /// the conversation. Atomic. Once this returns, the events survive a crash of the process.
     ///
     /// # Errors
     /// [`StoreError::OutOfOrder`] if the first event does not follow the end of the log, [`StoreError::LeaseLost`] if another host
@@ -36,9 +39,15 @@ pub trait EventStore: Send + Sync {
     ///
     /// # Errors
     /// See [`StoreError`].
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError>;
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError>;
 
-    /// Returns all conversations.
+    /// Returns the latest conversations that a query selects. Reads no events.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. A damaged entry is part of the page instead.
+    async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError>;
+
+    /// Returns all conversations, without their overviews.
     ///
     /// # Errors
     /// See [`StoreError`]. A damaged entry is part of the list instead.

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId};
 
 use super::Redactor;
-use crate::events::{ConversationList, ConversationSummary, EventStore, StoreError};
+use crate::events::{
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+};
 
 /// Redacts every event before it is stored. Reads need no redaction.
 pub struct GuardedStore {
@@ -56,8 +58,12 @@ impl EventStore for GuardedStore {
         self.store.read(conversation, from, limit).await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
         self.store.find(conversation).await
+    }
+
+    async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
+        self.store.list(query).await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

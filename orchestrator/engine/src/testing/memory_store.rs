@@ -6,7 +6,10 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId};
 
-use crate::events::{ConversationList, ConversationSummary, EventStore, StoreError};
+use crate::events::{
+    ConversationList, ConversationPage, ConversationQuery, ConversationSummary, EventStore,
+    ListedConversation, OverviewChange, SearchText, StoreError,
+};
 
 /// Stores logs in memory.
 #[derive(Default)]
@@ -53,8 +56,17 @@ impl EventStore for MemoryStore {
         }))
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
-        Ok(self.with(|logs| summarize(conversation, logs.get(conversation)?)))
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+        Ok(self.with(|logs| Some(listed(conversation, logs.get(conversation)?)?.0)))
+    }
+
+    async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
+        let all: Vec<_> = self.with(|logs| logs.iter().filter_map(|(id, log)| listed(id, log)).collect());
+        let selected = all.into_iter().filter(|(listed, search)| selects(query, listed, search));
+        let mut conversations: Vec<_> = selected.map(|(listed, _)| listed).collect();
+        conversations.sort_by_key(|listed| std::cmp::Reverse(listed.position()));
+        conversations.truncate(query.limit);
+        Ok(ConversationPage { conversations, damaged: Vec::new() })
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {
@@ -78,4 +90,23 @@ fn summarize(id: &ConversationId, log: &[Event]) -> Option<ConversationSummary> 
         created_at: log.first()?.timestamp.clone(),
         last_updated_at: log.last()?.timestamp.clone(),
     })
+}
+
+/// Returns a conversation with its overview and the texts to search in. `None` if its log is empty.
+fn listed(id: &ConversationId, log: &[Event]) -> Option<(ListedConversation, SearchText)> {
+    let summary = summarize(id, log)?;
+    let OverviewChange { overview, search } = OverviewChange::from_events(log);
+    Some((ListedConversation { overview_events: summary.events, summary, overview }, search))
+}
+
+fn selects(query: &ConversationQuery, listed: &ListedConversation, search: &SearchText) -> bool {
+    let ListedConversation { overview, .. } = listed;
+    let ConversationQuery { text, agent_states, folder, repository, before, limit: _ } = query;
+    let has_repository =
+        |part: &String| overview.repository.as_ref().is_some_and(|url| url.contains(part.as_str()));
+    text.as_ref().is_none_or(|text| search.contains(text))
+        && (agent_states.is_empty() || agent_states.contains(&overview.agent_state()))
+        && (folder.is_none() || *folder == overview.folder)
+        && repository.as_ref().is_none_or(has_repository)
+        && before.as_ref().is_none_or(|before| listed.position() < *before)
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use engine::events::{ConversationList, ConversationSummary, EventStore, StoreError};
+use engine::events::{
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+};
 use engine::testing::MemoryStore;
 use protocol::{ConversationId, Event, EventId};
 
@@ -39,8 +41,12 @@ impl EventStore for DeadlyStore {
         self.logs.read(conversation, from, limit).await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
         self.logs.find(conversation).await
+    }
+
+    async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
+        self.logs.list(query).await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

@@ -18,13 +18,13 @@ fn states() -> [&'static str; ConversationStatus::ALL.len()] {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 AGE is the time since the last event, COST the cost of all model calls. A conversation is `interrupted` if its process was
-killed while the agent worked, and `damaged` if it cannot be read.
+killed while the agent worked, and `damaged` if its entry in the list cannot be read.
 Examples:
   glovebox conversations ls --here -n 5
   glovebox conversations ls --state interrupted --state error
   glovebox conversations ls login --json")]
 pub(in crate::cli) struct ListArguments {
-    /// Only those whose title, first message, model or folder contain this text, in any case.
+    /// Only those whose title, first 500 characters of the first message, model or folder contain this text, in any case.
     text: Option<String>,
 
     /// Only those in this state. Can be repeated.
@@ -74,17 +74,21 @@ impl ListArguments {
     }
 }
 
+fn model(overview: &Overview) -> &str {
+    overview.model.as_deref().unwrap_or_default()
+}
+
 fn to_json(entry: &ConversationEntry) -> Value {
     let (summary, overview) = (entry.summary.as_ref(), entry.overview.as_ref().ok());
-    let agent_state = overview.map(|overview| ConversationStatus::Agent(overview.agent_state));
+    let agent_state = overview.map(|overview| ConversationStatus::Agent(overview.agent_state()));
     json!({
         "conversation_id": entry.id(),
         "title": overview.map(Overview::title),
         "agent_state": agent_state.unwrap_or(ConversationStatus::Damaged).as_str(),
         "interrupted": entry.status() == ConversationStatus::Interrupted,
-        "model": overview.map(Overview::model),
-        "cost": overview.map(|overview| overview.cost),
-        "folder": overview.and_then(Overview::folder),
+        "model": overview.map(model),
+        "cost": overview.map(Overview::cost),
+        "folder": overview.and_then(|overview| overview.folder.as_deref()),
         "events": summary.map(|summary| summary.events),
         "created_at": summary.map(|summary| &summary.created_at),
         "last_updated_at": summary.map(|summary| &summary.last_updated_at),
@@ -100,14 +104,14 @@ fn to_cells(entry: &ConversationEntry) -> [String; 7] {
         #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
         table::age(seconds as i64)
     });
-    let cost = overview.map(|overview| overview.cost).filter(|cost| *cost > 0.0);
+    let cost = overview.map(Overview::cost).filter(|cost| *cost > 0.0);
     [
         entry.id().to_owned(),
         entry.status().as_str().to_owned(),
         age.unwrap_or_else(none),
         cost.map_or_else(none, |cost| format!("${cost:.4}")),
-        overview.map_or_else(none, |overview| overview.model().to_owned()),
-        overview.and_then(Overview::folder).map_or_else(none, str::to_owned),
-        entry.error().unwrap_or_else(|| overview.map(Overview::title).unwrap_or_default()),
+        overview.map_or_else(none, |overview| model(overview).to_owned()),
+        overview.and_then(|overview| overview.folder.clone()).unwrap_or_else(none),
+        entry.error().unwrap_or_else(|| overview.map_or("", Overview::title).to_owned()),
     ]
 }

@@ -1,13 +1,15 @@
 //! Append of batches to the logs of different conversations, in one statement.
 //!
 //! One statement and no explicit transaction: the server executes and commits it by itself, so that a host that is suspended
-//! in the middle holds no lock. It locks the leases, checks them and the ends of the logs, writes, and notifies.
+//! in the middle holds no lock. It locks the leases, checks them and the ends of the logs, writes events and overviews, and
+//! notifies.
 
 use engine::events::StoreError;
-use protocol::ConversationId;
+use protocol::{AgentState, ConversationId};
 use uuid::Uuid;
 
 use super::database::{Database, DatabaseError, Parameters};
+use super::overview::{TextColumns, merge_texts};
 use super::wakeups::CHANNEL;
 use crate::event_batch::EventBatch;
 
@@ -42,11 +44,13 @@ impl FencedBatch {
 }
 
 /// `allowed` locks the leases until the commit: another host that takes one over waits for this statement. `created` and
-/// `continued` lock the conversations. A batch is in neither of them if it does not follow the end of its log.
-const APPEND: &str = "
+/// `continued` lock the conversations. A batch is in neither of them if it does not follow the end of its log. The overview is
+/// changed only if it covers all earlier events: otherwise it is completed when a store is opened.
+const APPEND: &str = concat!(
+    "
 WITH batch AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[])
-        WITH ORDINALITY AS batch (id, first, past, first_at, last_at, generation, number)
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::float8[])
+        WITH ORDINALITY AS batch (id, first, past, first_at, last_at, generation, agent_state, cost, number)
 ), lease AS MATERIALIZED (
     SELECT leases.conversation, leases.host, leases.generation, leases.expires_at
     FROM leases JOIN batch ON batch.id = leases.conversation
@@ -55,32 +59,54 @@ WITH batch AS MATERIALIZED (
 ), allowed AS MATERIALIZED (
     SELECT batch.* FROM batch LEFT JOIN lease ON lease.conversation = batch.id
     WHERE CASE WHEN batch.generation IS NULL
-        THEN lease.host IS NULL OR lease.host = $7 OR lease.expires_at <= clock_timestamp()
-        ELSE lease.host = $7 AND lease.generation = batch.generation AND lease.expires_at > clock_timestamp()
+        THEN lease.host IS NULL OR lease.host = $9 OR lease.expires_at <= clock_timestamp()
+        ELSE lease.host = $9 AND lease.generation = batch.generation AND lease.expires_at > clock_timestamp()
         END
 ), created AS (
-    INSERT INTO conversations (id, events, created_at, last_updated_at)
-    SELECT id, past, first_at, last_at FROM allowed WHERE first = 0 ORDER BY id
+    INSERT INTO conversations (id, events, created_at, last_updated_at, overview_events, agent_state, cost)
+    SELECT id, past, first_at, last_at, past, agent_state, cost FROM allowed WHERE first = 0 ORDER BY id
     ON CONFLICT (id) DO NOTHING
     RETURNING number, id
 ), continued AS (
-    UPDATE conversations SET events = allowed.past, last_updated_at = allowed.last_at
+    UPDATE conversations AS stored SET
+        events = allowed.past,
+        last_updated_at = allowed.last_at,
+        overview_events = CASE WHEN stored.overview_events = first THEN past ELSE stored.overview_events END,
+        agent_state = CASE WHEN stored.overview_events = first
+            THEN coalesce(allowed.agent_state, stored.agent_state) ELSE stored.agent_state END,
+        cost = CASE WHEN stored.overview_events = first THEN coalesce(allowed.cost, stored.cost) ELSE stored.cost END
     FROM allowed
-    WHERE allowed.first > 0 AND conversations.id = allowed.id AND conversations.events = allowed.first
-    RETURNING conversations.number, conversations.id
+    WHERE allowed.first > 0 AND stored.id = allowed.id AND stored.events = allowed.first
+    RETURNING stored.number, stored.id, stored.overview_events = stored.events AS is_covered
 ), log AS MATERIALIZED (
-    SELECT number, id FROM created UNION ALL SELECT number, id FROM continued
+    SELECT number, id, true AS is_covered FROM created UNION ALL SELECT number, id, is_covered FROM continued
 ), written AS (
     INSERT INTO events (conversation, id, json)
     SELECT log.number, row.id, row.json
-    FROM unnest($8::bigint[], $9::bigint[], $10::bytea[]) AS row (batch, id, json)
+    FROM unnest($10::bigint[], $11::bigint[], $12::bytea[]) AS row (batch, id, json)
     JOIN batch ON batch.number = row.batch
     JOIN log ON log.id = batch.id
+), described AS (
+    INSERT INTO overviews
+    SELECT log.number, given_title, first_line, model, folder, repository, branch,
+        search_title, search_message, search_settings
+    FROM unnest(
+        $14::bigint[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[],
+        $21::bytea[], $22::bytea[], $23::bytea[]
+    ) AS texts (
+        batch, given_title, first_line, model, folder, repository, branch, search_title, search_message, search_settings
+    )
+    JOIN batch ON batch.number = texts.batch
+    JOIN log ON log.id = batch.id AND log.is_covered
+    ",
+    merge_texts!(),
+    "
 )
 SELECT batch.number, allowed.id IS NOT NULL, log.id IS NOT NULL,
-    CASE WHEN log.id IS NOT NULL THEN pg_notify($11, batch.past || ' ' || batch.id) END
+    CASE WHEN log.id IS NOT NULL THEN pg_notify($13, batch.past || ' ' || batch.id) END
 FROM batch LEFT JOIN allowed ON allowed.number = batch.number LEFT JOIN log ON log.id = batch.id
-ORDER BY batch.number";
+ORDER BY batch.number"
+);
 
 /// Whether the log has exactly these rows.
 const CONTAINS: &str = "
@@ -99,9 +125,13 @@ struct Columns<'a> {
     first_times: Vec<&'a str>,
     last_times: Vec<&'a str>,
     generations: Vec<Option<i64>>,
+    agent_states: Vec<Option<&'static str>>,
+    costs: Vec<Option<f64>>,
     row_batches: Vec<i64>,
     row_ids: Vec<i64>,
     rows: Vec<&'a [u8]>,
+    text_batches: Vec<i64>,
+    texts: TextColumns<'a>,
 }
 
 impl<'a> Columns<'a> {
@@ -120,9 +150,15 @@ impl<'a> Columns<'a> {
         self.first_times.push(batch.first_at.as_str());
         self.last_times.push(batch.last_at.as_str());
         self.generations.push(*generation);
+        self.agent_states.push(batch.overview.overview.agent_state.map(AgentState::as_str));
+        self.costs.push(batch.overview.overview.cost);
         self.row_batches.extend((*first..*past).map(|_| number));
         self.row_ids.extend(*first..*past);
         self.rows.extend(batch.rows.iter().map(String::as_bytes));
+        if batch.overview.has_texts() {
+            self.text_batches.push(number);
+            self.texts.push(&batch.overview);
+        }
     }
 }
 
@@ -134,6 +170,8 @@ pub(super) async fn write(
     batches: &[&FencedBatch],
 ) -> Result<Vec<Result<(), StoreError>>, DatabaseError> {
     let columns = Columns::new(batches);
+    let [title, line, model, folder, repository, branch, in_title, in_message, in_settings] =
+        &columns.texts.0;
     let parameters: Parameters<'_> = &[
         &columns.ids,
         &columns.firsts,
@@ -141,11 +179,23 @@ pub(super) async fn write(
         &columns.first_times,
         &columns.last_times,
         &columns.generations,
+        &columns.agent_states,
+        &columns.costs,
         &host,
         &columns.row_batches,
         &columns.row_ids,
         &columns.rows,
         &CHANNEL,
+        &columns.text_batches,
+        title,
+        line,
+        model,
+        folder,
+        repository,
+        branch,
+        in_title,
+        in_message,
+        in_settings,
     ];
     let rows = database.query_once(APPEND, parameters).await?;
     let mut results = Vec::with_capacity(batches.len());

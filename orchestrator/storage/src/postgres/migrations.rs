@@ -6,7 +6,10 @@
 use tokio_postgres::{Client, Error, Transaction};
 
 /// Migrations in order. Existing databases have applied the earlier ones, so they never change.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/postgres/0001_events.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_events.sql"),
+    include_str!("../../migrations/postgres/0002_overviews.sql"),
+];
 
 /// Schema version of this program.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

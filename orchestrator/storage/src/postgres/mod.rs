@@ -14,11 +14,14 @@
 //! the same without waiting for them.
 
 mod append;
+mod catch_up;
 mod connector;
 mod database;
 mod leases;
+mod list;
 mod migrations;
 mod open;
+mod overview;
 mod read;
 mod remove;
 mod wakeups;
@@ -28,7 +31,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::events::{ConversationList, ConversationSummary, EventStore, StoreError};
+use engine::events::{
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+};
 use protocol::{ConversationId, Event, EventId};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -81,6 +86,7 @@ impl PostgresStore {
         let writes = Arc::new(Database::connect(&connector, WRITE_CONNECTIONS).await?);
         migrate(&writes, &connector).await?;
         let reads = Database::connect(&connector, READ_CONNECTIONS).await?;
+        catch_up::run(&reads, &writes).await;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let leases = Leases::start(Arc::clone(&writes), options.lease_timing, &tasks, stop.clone());
         let writer = Writer::start(Arc::clone(&writes), leases.host(), &tasks, stop.clone());
@@ -170,8 +176,12 @@ impl EventStore for PostgresStore {
         read::events(&self.reads, conversation, from, limit).await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
-        read::find(&self.reads, conversation).await
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+        list::find(&self.reads, conversation).await
+    }
+
+    async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
+        list::conversations(&self.reads, query).await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

@@ -11,9 +11,9 @@ use crate::failure::failed;
 use crate::stored_event::{self, Damage};
 
 const READ_EVENTS: &str = "read events";
-const READ_CONVERSATIONS: &str = "read the list of conversations";
+pub(super) const READ_CONVERSATIONS: &str = "read the list of conversations";
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The end of the log, and a row per stored event before it. The only row has no event if none is in the range.
 const EVENTS: &str = "
@@ -28,9 +28,6 @@ const EVENTS: &str = "
 const CONVERSATIONS: &str = "
     SELECT id, events, created_at, last_updated_at FROM conversations
     ORDER BY last_updated_at DESC, number DESC";
-
-const CONVERSATION: &str = "
-    SELECT id, events, created_at, last_updated_at FROM conversations WHERE id = $1";
 
 pub(super) async fn events(
     database: &Database,
@@ -86,18 +83,7 @@ pub(super) async fn conversations(database: &Database) -> Result<ConversationLis
     Ok(list)
 }
 
-/// Finds one conversation. A damaged row is an error.
-pub(super) async fn find(
-    database: &Database,
-    conversation: &ConversationId,
-) -> Result<Option<ConversationSummary>, StoreError> {
-    let rows = database.query(CONVERSATION, &[&conversation.as_str()]).await;
-    let rows = rows.map_err(|error| failed(READ_CONVERSATIONS, error))?;
-    let found = rows.first().map(summary).transpose();
-    found.map_err(|source| StoreError::DamagedEntry { conversation: conversation.to_string(), source })
-}
-
-fn summary(row: &Row) -> Result<ConversationSummary, BoxError> {
+pub(super) fn summary(row: &Row) -> Result<ConversationSummary, BoxError> {
     Ok(ConversationSummary {
         id: ConversationId::try_from(row.try_get::<_, String>(0)?)?,
         events: u64::try_from(row.try_get::<_, i64>(1)?)?,

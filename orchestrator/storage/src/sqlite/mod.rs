@@ -12,8 +12,11 @@
 //! Dropping the store commits all queued changes, and blocks until then.
 
 mod append;
+mod catch_up;
+mod list;
 pub(crate) mod migrations;
 pub(crate) mod open;
+mod overview;
 mod read;
 mod readers;
 mod remove;
@@ -22,7 +25,9 @@ mod writer;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use engine::events::{ConversationList, ConversationSummary, EventStore, StoreError};
+use engine::events::{
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+};
 use protocol::{ConversationId, Event, EventId};
 
 use open::Location;
@@ -94,6 +99,7 @@ impl SqliteStore {
         let mut connection = location.connect()?;
         location.check_writable(&connection)?;
         migrations::run(&mut connection, &location)?;
+        catch_up::run(&mut connection);
         let writer = Some(Writer::start(connection, &location)?);
         Ok(Self { writer, readers: Readers::new(location) })
     }
@@ -117,7 +123,7 @@ impl EventStore for SqliteStore {
     /// If the future is dropped, the events may still be appended.
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
         match EventBatch::new(conversation, events)? {
-            Some(batch) => self.change(Change::Append(batch)).await,
+            Some(batch) => self.change(Change::Append(Box::new(batch))).await,
             None => Ok(()),
         }
     }
@@ -132,9 +138,14 @@ impl EventStore for SqliteStore {
         self.readers.with(move |connection| read::events(connection, &conversation, from, limit)).await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ConversationSummary>, StoreError> {
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
         let conversation = conversation.clone();
-        self.readers.with(move |connection| read::find(connection, &conversation)).await
+        self.readers.with(move |connection| list::find(connection, &conversation)).await
+    }
+
+    async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
+        let query = query.clone();
+        self.readers.with(move |connection| list::conversations(connection, &query)).await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

@@ -12,10 +12,10 @@ use super::failed;
 use crate::stored_event::{self, Damage};
 
 const READ_EVENTS: &str = "read events";
-const READ_CONVERSATIONS: &str = "read the list of conversations";
+pub(super) const READ_CONVERSATIONS: &str = "read the list of conversations";
 
 /// Error of reading a range of events.
-enum ReadError {
+pub(super) enum ReadError {
     Storage(rusqlite::Error),
     Damaged(EventId, Damage),
 }
@@ -49,10 +49,7 @@ pub(super) fn events(
 }
 
 /// Returns the number of a conversation and the id of its next event. `None` if it has no log.
-pub(super) fn find_log(
-    connection: &Connection,
-    conversation: &ConversationId,
-) -> rusqlite::Result<Option<(i64, u64)>> {
+fn find_log(connection: &Connection, conversation: &ConversationId) -> rusqlite::Result<Option<(i64, u64)>> {
     connection
         .prepare_cached("SELECT number, events FROM conversations WHERE id = ?1")?
         .query_row([conversation.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -60,7 +57,11 @@ pub(super) fn find_log(
 }
 
 /// Parses the events from SQLite's buffers, without a copy of their text.
-fn read_range(snapshot: &Connection, number: i64, ids: Range<u64>) -> Result<Vec<Event>, ReadError> {
+pub(super) fn read_range(
+    snapshot: &Connection,
+    number: i64,
+    ids: Range<u64>,
+) -> Result<Vec<Event>, ReadError> {
     let mut statement = snapshot.prepare_cached(
         "SELECT id, json FROM events WHERE conversation = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
     )?;
@@ -97,35 +98,13 @@ fn list_conversations(connection: &Connection) -> rusqlite::Result<ConversationL
     Ok(list)
 }
 
-/// Finds one conversation. A damaged row is an error.
-pub(super) fn find(
-    connection: &mut Connection,
-    conversation: &ConversationId,
-) -> Result<Option<ConversationSummary>, StoreError> {
-    let found = find_summary(connection, conversation).map_err(|error| failed(READ_CONVERSATIONS, error))?;
-    found.transpose().map_err(|source| StoreError::DamagedEntry {
-        conversation: conversation.to_string(),
-        source: Box::new(source),
-    })
-}
-
-fn find_summary(
-    connection: &Connection,
-    conversation: &ConversationId,
-) -> rusqlite::Result<Option<rusqlite::Result<ConversationSummary>>> {
-    connection
-        .prepare_cached("SELECT id, events, created_at, last_updated_at FROM conversations WHERE id = ?1")?
-        .query_row([conversation.as_str()], |row| Ok(parse_summary(row)))
-        .optional()
-}
-
-fn damaged_entry(row: &Row<'_>, source: rusqlite::Error) -> rusqlite::Result<StoreError> {
+pub(super) fn damaged_entry(row: &Row<'_>, source: rusqlite::Error) -> rusqlite::Result<StoreError> {
     let id = row.get_ref(0)?.as_bytes().unwrap_or_default();
     let conversation = String::from_utf8_lossy(id).into_owned();
     Ok(StoreError::DamagedEntry { conversation, source: Box::new(source) })
 }
 
-fn parse_summary(row: &Row<'_>) -> rusqlite::Result<ConversationSummary> {
+pub(super) fn parse_summary(row: &Row<'_>) -> rusqlite::Result<ConversationSummary> {
     Ok(ConversationSummary {
         id: parse_column(row, 0, ConversationId::try_from)?,
         events: row.get(1)?,

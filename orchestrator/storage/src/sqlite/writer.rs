@@ -36,7 +36,7 @@ struct Request {
 
 /// A change, which is written in its own savepoint.
 pub(super) enum Change {
-    Append(EventBatch),
+    Append(Box<EventBatch>),
     Remove(ConversationId),
 }
 

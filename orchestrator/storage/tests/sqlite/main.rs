@@ -6,4 +6,5 @@ mod crash;
 mod damage;
 mod fixture;
 mod logs;
+mod migration;
 mod rate;

@@ -1,0 +1,67 @@
+//! Changes of the overview of a conversation, within a write transaction.
+
+use engine::events::{Overview, OverviewChange};
+use protocol::AgentState;
+use rusqlite::{Connection, params};
+
+/// Merges the first line and the first message only if there is none, and other texts if the change has them.
+const MERGE_TEXTS: &str = "
+    INSERT INTO overviews (
+        conversation, given_title, first_line, model, folder, repository, branch,
+        search_title, search_message, search_settings
+    ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+    ON CONFLICT (conversation) DO UPDATE SET
+        given_title = coalesce(excluded.given_title, given_title),
+        first_line = coalesce(first_line, excluded.first_line),
+        model = coalesce(excluded.model, model),
+        folder = coalesce(excluded.folder, folder),
+        repository = coalesce(excluded.repository, repository),
+        branch = coalesce(excluded.branch, branch),
+        search_title = coalesce(excluded.search_title, search_title),
+        search_message = coalesce(search_message, excluded.search_message),
+        search_settings = coalesce(excluded.search_settings, search_settings)";
+
+const MERGE_STATE: &str = "
+    UPDATE conversations SET
+        overview_events = ?2,
+        agent_state = coalesce(?3, agent_state),
+        cost = coalesce(?4, cost)
+    WHERE number = ?1";
+
+/// Merges the change of the events that follow those which the overview covers, up to `end`.
+pub(super) fn merge(
+    connection: &Connection,
+    number: i64,
+    end: u64,
+    change: &OverviewChange,
+) -> rusqlite::Result<()> {
+    let Overview { agent_state, cost, .. } = &change.overview;
+    let agent_state = agent_state.map(AgentState::as_str);
+    connection.prepare_cached(MERGE_STATE)?.execute(params![number, end, agent_state, cost])?;
+    merge_texts(connection, number, change)
+}
+
+/// Merges the texts of a change, if it has any.
+pub(super) fn merge_texts(
+    connection: &Connection,
+    number: i64,
+    change: &OverviewChange,
+) -> rusqlite::Result<()> {
+    if !change.has_texts() {
+        return Ok(());
+    }
+    let OverviewChange { overview, search } = change;
+    connection.prepare_cached(MERGE_TEXTS)?.execute(params![
+        number,
+        overview.given_title,
+        overview.first_line,
+        overview.model,
+        overview.folder,
+        overview.repository,
+        overview.branch,
+        search.title,
+        search.message,
+        search.settings,
+    ])?;
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Files of earlier versions.
+
+use engine::events::{ConversationQuery, EventStore as _, OverviewChange};
+use rusqlite::{Connection, params};
+use storage::{Durability, SqliteStore};
+
+use crate::fixture::{Fixture, conversation, event, events, id};
+
+/// Writes the file as the first version did, which had no overviews.
+fn write_first_version(fixture: &Fixture, conversations: u64, length: u64) {
+    std::fs::create_dir(fixture.file().parent().unwrap()).unwrap();
+    let mut connection = Connection::open(fixture.file()).unwrap();
+    connection.execute_batch(include_str!("../../migrations/0001_events.sql")).unwrap();
+    connection.pragma_update(None, "user_version", 1).unwrap();
+    let transaction = connection.transaction().unwrap();
+    for number in 1..=conversations {
+        let insert = "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?4)";
+        let time = format!("2025-10-03T12:00:00.{number:06}");
+        transaction.execute(insert, params![number, format!("c{number}"), length, time]).unwrap();
+        for event in events(0..length) {
+            let json = serde_json::to_string(&event).unwrap();
+            let insert = "INSERT INTO events VALUES (?1, ?2, ?3)";
+            transaction.execute(insert, params![number, event.id.0, json]).unwrap();
+        }
+    }
+    transaction.commit().unwrap();
+}
+
+#[tokio::test]
+async fn logs_of_the_first_version_are_listed_after_migration() {
+    let fixture = Fixture::new();
+    write_first_version(&fixture, 300, 100);
+    let store = fixture.store().await;
+    let query = ConversationQuery { text: Some("hello 0".to_owned()), limit: 1000, ..Default::default() };
+    let page = store.list(&query).await.unwrap();
+    assert_eq!(page.conversations.len(), 300);
+    let overview = OverviewChange::from_events(&events(0..100)).overview;
+    for listed in &page.conversations {
+        assert_eq!((&listed.overview, listed.overview_events), (&overview, 100), "{}", listed.summary.id);
+    }
+    store.append(&conversation("c1"), &[event(100)]).await.unwrap();
+    assert_eq!(store.read(&conversation("c1"), id(0), 1000).await.unwrap(), events(0..101));
+}
+
+/// A program of the first version may still run when another one migrates the file.
+#[tokio::test]
+async fn first_version_can_append_and_remove_after_migration() {
+    let fixture = Fixture::new();
+    write_first_version(&fixture, 2, 1);
+    drop(fixture.store().await);
+    let json = serde_json::to_string(&event(1)).unwrap();
+    fixture.tamper(&format!(
+        "PRAGMA foreign_keys = ON;
+         INSERT INTO events VALUES (1, 1, '{json}');
+         UPDATE conversations SET events = 2, last_updated_at = '2025-10-03T12:00:01' WHERE number = 1;
+         DELETE FROM events WHERE conversation = 2;
+         DELETE FROM conversations WHERE number = 2"
+    ));
+    let store = SqliteStore::open(fixture.file(), Durability::default()).await.unwrap();
+    let page = store.list(&ConversationQuery { limit: 10, ..Default::default() }).await.unwrap();
+    assert_eq!(page.conversations.len(), 1);
+    assert_eq!(page.conversations[0].overview_events, 2);
+}
