@@ -38,7 +38,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "protocol",
         ],
     ),
-    ("tests", &["browser", "engine", "llm", "mcp", "protocol", "sandbox", "storage", "tls"]),
+    ("tests", &["browser", "conversations", "engine", "llm", "mcp", "protocol", "sandbox", "storage", "tls"]),
     ("ci", &[]),
 ];
 

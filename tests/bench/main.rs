@@ -12,6 +12,7 @@ mod conversation;
 mod docker;
 mod exec;
 mod figure;
+mod list;
 mod load;
 mod report;
 mod server;
@@ -38,13 +39,14 @@ const GROUP_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 type BenchmarkGroup = (&'static str, fn(BenchmarkReport) -> BoxFuture<'static, ()>);
 
 /// The groups in the order of a complete run.
-const GROUPS: [BenchmarkGroup; 8] = [
+const GROUPS: [BenchmarkGroup; 9] = [
     ("shell", |report| shell::measure(report).boxed()),
     ("server", |report| server::measure(report).boxed()),
     ("load", |report| load::measure(report).boxed()),
     ("exec", |report| exec::measure(report).boxed()),
     ("docker", |report| docker::measure(report).boxed()),
     ("store", |report| store::measure(report).boxed()),
+    ("list", |report| list::measure(report).boxed()),
     ("steps", |report| steps::measure(report).boxed()),
     ("ssh", |report| ssh::measure(report).boxed()),
 ];
