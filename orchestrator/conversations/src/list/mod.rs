@@ -222,7 +222,9 @@ pub(crate) async fn list(
     let mut query = filter.to_query();
     let (mut entries, mut damaged) = (Vec::new(), Vec::new());
     while entries.len() < limit {
-        query.limit = PAGE_SIZE.min(limit - entries.len());
+        // A filter by status may select few conversations of a page.
+        query.limit =
+            if filter.statuses.is_empty() { PAGE_SIZE.min(limit - entries.len()) } else { PAGE_SIZE };
         let page = store.list(&query).await?;
         damaged.extend(page.damaged);
         let is_last = page.conversations.len() < query.limit;

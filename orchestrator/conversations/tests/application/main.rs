@@ -7,6 +7,7 @@ mod draft;
 #[path = "../../examples/embedded.rs"]
 mod embedded;
 mod hosted;
+mod list;
 mod title;
 
 use std::sync::Arc;
