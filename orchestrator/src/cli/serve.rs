@@ -101,30 +101,43 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let listener = listener
         .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
     let address = listener.local_addr()?;
-    print::line(&format!("listening on http://{address}"))?;
-    match &key.new_file {
-        Some(file) => print::line(&format!(
-            "key: {}\n(printed only this time; it is in {})",
-            key.secret.expose_secret(),
-            file.display()
-        ))?,
-        None => print::line("key: as before")?,
-    }
-
+    print_address(address, &key)?;
     let server_config = ServerConfig {
-        key: key.secret.clone(),
+        key: key.secret,
         allowed_hosts: AllowedHosts::new(arguments.allowed_hosts),
         choices,
         port_hosts: arguments.port_url.unwrap_or_else(|| PortHosts::localhost(address.port())),
         page_folder: arguments.page_folder,
     };
-    let shutdown = CancellationToken::new();
     let server = Server::new(Arc::clone(&conversations), profiles, server_config);
+    serve(server, listener, &conversations, &mut interrupts).await
+}
+
+/// Prints the address, and a key that this process has generated.
+fn print_address(address: SocketAddr, key: &ServerKey) -> anyhow::Result<()> {
+    print::line(&format!("listening on http://{address}"))?;
+    let text = match &key.new_file {
+        Some(file) => {
+            let secret = key.secret.expose_secret();
+            format!("key: {secret}\n(printed only this time; it is in {})", file.display())
+        }
+        None => "key: as before".to_owned(),
+    };
+    Ok(print::line(&text)?)
+}
+
+/// Serves until an interrupt, then closes the conversations. A second interrupt ends that.
+async fn serve(
+    server: Server,
+    listener: TcpListener,
+    conversations: &Arc<HostedConversations>,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<Exit> {
+    let shutdown = CancellationToken::new();
     let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));
-    let resuming = resume_interrupted(&conversations);
     tokio::select! {
         () = &mut serving => {}
-        never = resuming => match never {},
+        never = resume_interrupted(conversations) => match never {},
         () = interrupts.next() => {
             shutdown.cancel();
             tokio::select! {
