@@ -19,6 +19,10 @@ pub(crate) enum ApiError {
     NoPortCookie,
     #[error("cannot forward the request to the program in the sandbox")]
     Program(#[source] hyper::Error),
+    #[error("the program in the sandbox does not respond in time")]
+    ProgramTimeout,
+    #[error("the program in the sandbox changes the protocol without a request for it")]
+    ProgramProtocol,
     #[error("cannot reach the port in the sandbox: {0}")]
     Port(SandboxError),
     #[error("there is no such route")]
@@ -53,7 +57,10 @@ impl ApiError {
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
             Self::NoPortCookie => (StatusCode::UNAUTHORIZED, "AUTH$NO_PORT_COOKIE"),
-            Self::Program(_) | Self::Port(_) => (StatusCode::BAD_GATEWAY, "SANDBOX$UNREACHABLE"),
+            Self::ProgramTimeout => (StatusCode::GATEWAY_TIMEOUT, "SANDBOX$TIMEOUT"),
+            Self::Program(_) | Self::ProgramProtocol | Self::Port(_) => {
+                (StatusCode::BAD_GATEWAY, "SANDBOX$UNREACHABLE")
+            }
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "API$NO_METHOD"),
             Self::TooManyActions => (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY"),
             Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),

@@ -68,7 +68,8 @@ impl<S: Send + Sync> FromRequestParts<S> for ConversationPath {
 /// Returns the field that an error is about, or the name of the whole.
 fn field_name(path: &serde_path_to_error::Path, whole: &str) -> String {
     match path.to_string() {
-        field if field == "." => whole.to_owned(),
+        // Of the whole, or unknown because the text ends too early.
+        field if [".", "?"].contains(&field.as_str()) => whole.to_owned(),
         field => field,
     }
 }

@@ -1,9 +1,10 @@
 //! A web page of the operator's choice, such as a build of V0's front end, and the sign-in that gives it a session.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Form, Router};
@@ -13,10 +14,10 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use ring::digest::{SHA256, digest};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use tower_http::services::ServeDir;
-use tower_http::set_header::SetResponseHeader;
+use tower_http::services::ServeFile;
 
 use crate::cookies;
+use crate::error::ApiError;
 use crate::state::ServerState;
 
 /// Policy of the page, except for its scripts. Pictures of other hosts are refused, because events could send data to them.
@@ -49,18 +50,45 @@ struct SignIn {
     key: SecretString,
 }
 
-/// Serves the files of a folder, and its `index.html` for all other paths.
-pub(crate) fn router(state: &Arc<ServerState>, folder: &Path) -> Router<Arc<ServerState>> {
-    let fallback = get(page).with_state(Arc::clone(state));
-    let files = ServeDir::new(folder).append_index_html_on_directories(false).fallback(fallback);
-    // Copies of a browser are used while the files have not changed.
-    let policy = HeaderValue::from_static("no-cache");
-    let files = SetResponseHeader::if_not_present(files, header::CACHE_CONTROL, policy);
+/// Serves the files of the page's folder, and its `index.html` for all other paths.
+pub(crate) fn router(state: &Arc<ServerState>) -> Router<Arc<ServerState>> {
+    let files = get(file_or_page).fallback(async || ApiError::NoMethod);
     Router::new()
         .route("/index.html", get(page))
         .route("/sign-in", get(sign_in_form).post(sign_in))
         .route("/sign-out", post(sign_out))
-        .fallback_service(files)
+        .fallback_service(files.with_state(Arc::clone(state)))
+}
+
+async fn file_or_page(State(state): State<Arc<ServerState>>, request: Request) -> Response {
+    let file = match &state.page_folder {
+        Some(folder) => find_file(folder, request.uri().path()).await,
+        None => None,
+    };
+    let Some(file) = file else { return page(State(state), request.headers().clone()).await };
+    match ServeFile::new(file).try_call(request).await {
+        Ok(mut response) => {
+            // Copies of a browser are used while the file has not changed.
+            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            response.map(Body::new)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot read a file of the page");
+            StatusCode::NOT_FOUND.into_response()
+        }
+    }
+}
+
+/// Returns the regular file for a path. `None` for hidden files, and for links out of the folder.
+async fn find_file(folder: &Path, path: &str) -> Option<PathBuf> {
+    let is_name =
+        |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['%', '\\', '\0']);
+    let path = path.strip_prefix('/').filter(|path| path.split('/').all(is_name))?;
+    let folder = tokio::fs::canonicalize(folder).await.ok()?;
+    let file = tokio::fs::canonicalize(folder.join(path)).await.ok()?;
+    // A pipe would never end.
+    let is_file = tokio::fs::metadata(&file).await.is_ok_and(|metadata| metadata.is_file());
+    (is_file && file.starts_with(&folder)).then_some(file)
 }
 
 /// The page. Without a session, leads to the sign-in. It is read for each request, because a new build has other scripts.

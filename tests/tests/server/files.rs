@@ -346,11 +346,15 @@ async fn file_that_changes_while_it_is_read_is_text_or_an_error() {
         match status.as_u16() {
             200 => assert!(body["code"].is_string()),
             404 => {}
+            // The sandbox says that the file has changed, or breaks off.
+            409 => assert_eq!(body["msg_id"], "SANDBOX$REFUSED"),
             _ => assert_eq!((status.as_u16(), &body["msg_id"]), (503, &json!("SANDBOX$UNAVAILABLE"))),
         }
     }
-    let zip = workspace.response("zip-directory", &[]).await.bytes().await.unwrap();
-    assert!(zip.ends_with(b"PK\x05\x06") || zip.windows(4).any(|bytes| bytes == b"PK\x05\x06"));
+    // Complete, or an error.
+    if let Ok(zip) = workspace.response("zip-directory", &[]).await.bytes().await {
+        assert!(zip.windows(4).any(|bytes| bytes == b"PK\x05\x06"));
+    }
     ended.store(true, std::sync::atomic::Ordering::Relaxed);
     writer.join().unwrap();
 }

@@ -71,6 +71,18 @@ async fn page_is_served_after_sign_in() {
         let (_, _, body) = response(get(path).header("Cookie", &cookie)).await;
         assert!(body != "secret" && !body.contains("root"), "{path}: {body}");
     }
+    let folder = home.path().join("page");
+    std::os::unix::fs::symlink("/etc", folder.join("etc")).unwrap();
+    std::os::unix::fs::symlink("app.js", folder.join("assets/link.js")).unwrap();
+    std::fs::write(folder.join(".env"), "secret").unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(folder.join("fifo")).status().unwrap().success());
+    for path in ["/etc/passwd", "/.env", "/fifo", &format!("/{}", "a".repeat(3000)), &"/a".repeat(3000)] {
+        let (status, _, body) = response(get(path).header("Cookie", &cookie)).await;
+        assert_eq!((status, body.as_str()), (200, PAGE), "{path}");
+    }
+    assert_eq!(response(get("/assets/link.js")).await.2, "start = () => {}");
+    let (status, _, body) = response(server.request_without_key(Method::POST, "/elsewhere")).await;
+    assert!(status == 405 && body.contains("API$NO_METHOD"), "{status} {body}");
     let (status, _, body) = response(get("/api/none").header("Cookie", &cookie)).await;
     assert!(status == 404 && body.contains("API$NO_ROUTE"), "{status} {body}");
     let out = response(server.request_without_key(Method::POST, "/sign-out")).await;

@@ -53,6 +53,9 @@ async fn malformed_requests_name_their_field() {
         let (status, response) = server.send(Method::POST, path, Some(&body)).await;
         assert_eq!((status.as_u16(), &response["field"]), (400, &json!(field)), "{body}: {response}");
     }
+    let unfinished = server.request(Method::POST, "/api/conversations").body("{").send().await.unwrap();
+    let response: Value = serde_json::from_str(&unfinished.text().await.unwrap()).unwrap();
+    assert_eq!(response["field"], "body", "{response}");
     let id = server.create("Finish.").await;
     for (query, field) in [
         ("reverse=maybe", "reverse"),

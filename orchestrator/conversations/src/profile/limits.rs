@@ -52,6 +52,9 @@ pub(super) fn check_settings(settings: &UserSettings) -> Result<(), InvalidSetti
     check_not_negative("remote_runtime_resource_factor", settings.remote_runtime_resource_factor)
 }
 
+/// Variables without which commands no longer run.
+const RESERVED_NAMES: [&str; 7] = ["ENV", "HOME", "IFS", "PATH", "PROMPT_COMMAND", "PS1", "SHELL"];
+
 pub(super) fn check_git_tokens(request: &GitTokensRequest) -> Result<(), InvalidSetting> {
     check_mcp_config(request.mcp_config.as_ref())?;
     for token in request.provider_tokens.values() {
@@ -69,6 +72,9 @@ pub(super) fn check_secret(name: &str, secret: &Secret) -> Result<(), InvalidSet
     if !is_name {
         let problem = "must be the name of a variable: letters, digits and _, and no digit first";
         return Err(InvalidSetting::new("name", problem));
+    }
+    if RESERVED_NAMES.contains(&name) || name.starts_with("LD_") || name.starts_with("BASH_") {
+        return Err(InvalidSetting::new("name", "is a variable that shells and programs need"));
     }
     if secret.description.len() > MAX_TEXT_BYTES {
         return Err(too_long("description", MAX_TEXT_BYTES));

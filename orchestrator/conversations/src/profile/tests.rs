@@ -152,6 +152,8 @@ async fn secret_is_rejected_when_it_cannot_be_used() {
     let (profiles, _) = profiles();
     for (name, value, expected) in [
         ("1A", "a long value", "name"),
+        ("PATH", "a long value", "name"),
+        ("LD_PRELOAD", "a long value", "name"),
         ("A-B", "a long value", "name"),
         ("", "a long value", "name"),
         ("A", "short", "value"),

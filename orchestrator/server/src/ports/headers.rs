@@ -41,7 +41,12 @@ pub(super) fn to_program(headers: &mut HeaderMap, port: u16, scheme: &str, host:
 /// Replaces the headers of a response. The program affects no other host.
 pub(super) fn from_program(headers: &mut HeaderMap, port: u16, scheme: &str, host: &Authority) {
     remove_connection(headers);
-    headers.remove(header::ALT_SVC);
+    // They would be for the hosts above too.
+    for name in
+        [header::ALT_SVC, HeaderName::from_static("clear-site-data"), header::STRICT_TRANSPORT_SECURITY]
+    {
+        headers.remove(name);
+    }
     let cookies: Vec<_> =
         headers.get_all(header::SET_COOKIE).iter().filter(|cookie| is_own_cookie(cookie)).cloned().collect();
     headers.remove(header::SET_COOKIE);
@@ -136,6 +141,7 @@ mod tests {
             ("set-cookie", "c=2"),
             ("location", "http://localhost:80/next?a"),
             ("alt-svc", "h3=\"evil.example:443\""),
+            ("clear-site-data", "\"cookies\""),
             ("transfer-encoding", "chunked"),
         ]);
         from_program(&mut response, 80, "https", &host);

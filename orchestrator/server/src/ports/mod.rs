@@ -6,6 +6,7 @@ mod headers;
 mod host;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -17,12 +18,16 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use protocol::ConversationId;
 use tokio::io::copy_bidirectional;
+use tokio::time::timeout;
 
 use crate::error::ApiError;
 use crate::state::ServerState;
 use access::PortAccess;
 pub use host::PortHosts;
 use host::SandboxPort;
+
+/// Time for a program to start its response. Long, because a page may wait for news with a request.
+const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Serves requests to host names of ports, and passes on all others.
 pub(crate) async fn serve(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
@@ -101,7 +106,11 @@ async fn forward(
     let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
     *request.version_mut() = Version::HTTP_11;
-    let mut response = sender.send_request(request).await.map_err(ApiError::Program)?;
+    let responding = timeout(HEAD_TIMEOUT, sender.send_request(request)).await;
+    let mut response = responding.map_err(|_| ApiError::ProgramTimeout)?.map_err(ApiError::Program)?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS && client.is_none() {
+        return Err(ApiError::ProgramProtocol);
+    }
 
     let upgrade = response.headers().get(header::UPGRADE).cloned();
     headers::from_program(response.headers_mut(), target.port, scheme, host);

@@ -74,8 +74,8 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));
-    let router = match &state.page_folder {
-        Some(folder) => page::router(&state, folder),
+    let router = match state.page_folder {
+        Some(_) => page::router(&state),
         None => Router::new().fallback(no_route),
     };
     router
