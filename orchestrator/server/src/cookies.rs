@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cookie::{Cookie, CookieBuilder, SameSite};
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::signature::TimedSignatures;
@@ -15,47 +16,48 @@ pub(crate) const SESSION_COOKIE: &str = "glovebox-session";
 /// What the cookie is signed for.
 const SESSION: &str = "session";
 
-/// Returns the value of `Set-Cookie` for a new session.
-pub(crate) fn start_session(signatures: &TimedSignatures) -> Option<HeaderValue> {
-    let (value, lifetime) = (signatures.sign(SESSION, SESSION_LIFETIME), SESSION_LIFETIME.as_secs());
+/// Starts a cookie of this host, which scripts cannot read.
+pub(crate) fn build(name: &'static str, value: String, lifetime: Duration) -> CookieBuilder<'static> {
     // Not `SameSite=Strict`, with which a link to the page would lead to the sign-in.
-    let cookie = format!("{SESSION_COOKIE}={value}; HttpOnly; SameSite=Lax; Path=/; Max-Age={lifetime}");
-    HeaderValue::from_str(&cookie).ok()
+    let cookie = Cookie::build((name, value)).http_only(true).same_site(SameSite::Lax).path("/");
+    cookie.max_age(lifetime.try_into().unwrap_or_default())
 }
 
-/// Returns the value of `Set-Cookie` that removes the session.
-pub(crate) fn end_session() -> HeaderValue {
-    HeaderValue::from_static("glovebox-session=; HttpOnly; SameSite=Lax; Path=/; Max-Age=0")
+/// Returns the cookie of a new session.
+pub(crate) fn start_session(signatures: &TimedSignatures) -> Cookie<'static> {
+    build(SESSION_COOKIE, signatures.sign(SESSION, SESSION_LIFETIME), SESSION_LIFETIME).build()
+}
+
+/// Returns the cookie that removes that of a session.
+pub(crate) fn end_session() -> Cookie<'static> {
+    build(SESSION_COOKIE, String::new(), Duration::ZERO).build()
 }
 
 /// Whether the headers have a session that has not ended.
 pub(crate) fn has_session(signatures: &TimedSignatures, headers: &HeaderMap) -> bool {
-    values(headers, SESSION_COOKIE).any(|value| signatures.is_valid(SESSION, value))
+    named(headers, SESSION_COOKIE).any(|cookie| signatures.is_valid(SESSION, cookie.value()))
 }
 
-/// Returns the values of the cookies with a name. There may be several, because pages of a parent domain can set some too.
-pub(crate) fn values<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
-    pairs(headers).filter(move |(other, _)| *other == name).map(|(_, value)| value)
+/// Returns the cookies with a name. There may be several, because pages of a parent domain can set some too.
+pub(crate) fn named<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Cookie<'a>> {
+    all(headers).filter(move |cookie| cookie.name() == name)
 }
 
 /// Removes cookies by name.
 pub(crate) fn remove(headers: &mut HeaderMap, names: &[&str]) {
-    let kept: Vec<_> = pairs(headers)
-        .filter(|(name, _)| !names.contains(name))
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
+    let kept = all(headers).filter(|cookie| !names.contains(&cookie.name()));
+    let kept = kept.map(|cookie| cookie.to_string()).collect::<Vec<_>>().join("; ");
     headers.remove(header::COOKIE);
-    if let Ok(kept) = HeaderValue::from_str(&kept.join("; "))
+    if let Ok(kept) = HeaderValue::from_str(&kept)
         && !kept.is_empty()
     {
         headers.insert(header::COOKIE, kept);
     }
 }
 
-fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-    let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.trim(), value.trim()))
+fn all(headers: &HeaderMap) -> impl Iterator<Item = Cookie<'_>> {
+    let texts = headers.get_all(header::COOKIE).iter().filter_map(|text| text.to_str().ok());
+    texts.flat_map(Cookie::split_parse).filter_map(Result::ok)
 }
 
 #[cfg(test)]
@@ -71,8 +73,7 @@ mod tests {
     #[test]
     fn session_is_found_among_other_cookies() {
         let signatures = TimedSignatures::new(&SecretString::from("key"));
-        let cookie = start_session(&signatures).unwrap();
-        let cookie = cookie.to_str().unwrap().split(';').next().unwrap();
+        let cookie = start_session(&signatures).stripped().to_string();
         assert!(has_session(
             &signatures,
             &headers(&format!("theme=dark; {SESSION_COOKIE}=forged; {cookie}"))

@@ -3,9 +3,9 @@
 //! Knows [`conversations`] and the types of [`engine`], and no adapter: the composition root passes [`HostedConversations`]
 //! and the server's [`ServerConfig`]. The routes are in `routes`, their shapes in [`protocol::client_api`].
 //!
-//! Every request to `/api` needs the server's key, or the session of a browser that has signed in with it. Requests whose `Host` is not expected are rejected, and so are those from
-//! pages of other origins, so that a page in a browser cannot reach a server on the same machine. Programs in sandboxes that
-//! listen on a port are reached at host names of their own (`ports`).
+//! Every request to `/api` needs the server's key, or the session of a browser that has signed in with it. Requests whose
+//! `Host` is not expected are rejected, and so are those from pages of other origins, so that a page in a browser cannot reach a
+//! server on the same machine. Programs in sandboxes that listen on a port are reached at host names of their own (`ports`).
 //!
 //! | route below `/api/conversations/{id}` | response |
 //! |---|---|

@@ -29,8 +29,7 @@ impl AllowedHosts {
         Self { is_any: names.iter().any(|name| name == "*"), names }
     }
 
-    fn accept(&self, authority: &str) -> bool {
-        let Ok(authority) = authority.parse::<Authority>() else { return false };
+    fn accept(&self, authority: &Authority) -> bool {
         let host = authority.host().to_ascii_lowercase();
         // A user name in front would make the name ambiguous.
         let is_plain = !authority.as_str().contains('@');
@@ -39,18 +38,21 @@ impl AllowedHosts {
 
     /// Whether a request was sent to an accepted name, and not by a page of another origin.
     fn accept_request(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        let host = headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
-        let Some(host) = uri.authority().map(Authority::as_str).or(host) else { return false };
-        let is_same_origin = match headers.get(header::ORIGIN).map(|origin| origin.to_str()) {
-            None => true,
-            Some(Ok(origin)) => {
-                let authority = origin.split_once("://").map(|(_, authority)| authority);
-                authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
-            }
-            Some(Err(_)) => false,
-        };
-        self.accept(host) && is_same_origin
+        host(uri, headers).is_some_and(|host| self.accept(&host) && is_same_origin(headers, &host))
     }
+}
+
+/// Returns the host that a request was sent to.
+pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    let host = || headers.get(header::HOST)?.to_str().ok()?.parse().ok();
+    uri.authority().cloned().or_else(host)
+}
+
+/// Whether a request is not from a page of another origin than that of the host.
+pub(crate) fn is_same_origin(headers: &HeaderMap, host: &Authority) -> bool {
+    let Some(origin) = headers.get(header::ORIGIN) else { return true };
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    origin.is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host.as_str()))
 }
 
 /// Rejects requests to other names and from other origins.

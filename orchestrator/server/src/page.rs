@@ -10,6 +10,8 @@ use axum::routing::{get, post};
 use axum::{Form, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use html5gum::emitters::default::DefaultEmitter;
+use html5gum::{Token, Tokenizer};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use ring::digest::{SHA256, digest};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -112,16 +114,21 @@ async fn page(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Resp
 
 /// Returns the sources of the scripts in a page, for its policy. A script that is not found is not run.
 fn script_sources(html: &str) -> String {
-    let mut sources = String::new();
-    let mut rest = html;
-    while let Some(start) = rest.find("<script") {
-        rest = &rest[start..];
-        let (Some(tag_end), Some(end)) = (rest.find('>'), rest.find("</script")) else { break };
-        if let Some(script) = rest.get(tag_end + 1..end).filter(|script| !script.is_empty()) {
-            let hash = STANDARD.encode(digest(&SHA256, script.as_bytes()));
-            sources.push_str(&format!(" 'sha256-{hash}'"));
+    let mut tokens = DefaultEmitter::default();
+    // The content of a script is text.
+    tokens.naively_switch_states(true);
+    let (mut sources, mut script) = (String::new(), None);
+    for Ok(token) in Tokenizer::new_with_emitter(html, tokens) {
+        match token {
+            Token::StartTag(tag) => script = (*tag.name == b"script"[..]).then(Vec::new),
+            Token::String(text) => script.iter_mut().for_each(|script| script.extend_from_slice(&text)),
+            Token::EndTag(_) => {
+                let script = script.take().filter(|script| !script.is_empty());
+                let source = script.map(|script| STANDARD.encode(digest(&SHA256, &script)));
+                sources.extend(source.map(|hash| format!(" 'sha256-{hash}'")));
+            }
+            _ => {}
         }
-        rest = &rest[end..];
     }
     sources
 }
@@ -134,15 +141,12 @@ async fn sign_in(State(state): State<Arc<ServerState>>, Form(SignIn { key }): Fo
     if !state.key.is(key.expose_secret().trim().as_bytes()) {
         return sign_in_page(StatusCode::UNAUTHORIZED, "This is not the key of the server.");
     }
-    (
-        cookies::start_session(&state.signatures).map(|cookie| [(header::SET_COOKIE, cookie)]),
-        Redirect::to("/"),
-    )
-        .into_response()
+    let cookie = cookies::start_session(&state.signatures).to_string();
+    ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
 }
 
 async fn sign_out() -> Response {
-    ([(header::SET_COOKIE, cookies::end_session())], Redirect::to("/sign-in")).into_response()
+    ([(header::SET_COOKIE, cookies::end_session().to_string())], Redirect::to("/sign-in")).into_response()
 }
 
 fn sign_in_page(status: StatusCode, problem: &str) -> Response {

@@ -17,14 +17,13 @@ impl TimedSignatures {
     pub(crate) fn sign(&self, purpose: &str, lifetime: Duration) -> String {
         let end = seconds_from_now(lifetime);
         let signature = hmac::sign(&self.0, message(purpose, end).as_bytes());
-        let signature: String = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{end}.{signature}")
+        format!("{end}.{}", hex::encode(signature.as_ref()))
     }
 
     /// Whether a signature is valid for a purpose, and now.
     pub(crate) fn is_valid(&self, purpose: &str, signature: &str) -> bool {
         let Some((end, signature)) = signature.split_once('.') else { return false };
-        let (Ok(end), Some(signature)) = (end.parse(), from_hex(signature)) else { return false };
+        let (Ok(end), Ok(signature)) = (end.parse(), hex::decode(signature)) else { return false };
         let is_signed = hmac::verify(&self.0, message(purpose, end).as_bytes(), &signature).is_ok();
         is_signed && end > seconds_from_now(Duration::ZERO)
     }
@@ -36,11 +35,6 @@ fn message(purpose: &str, end: u64) -> String {
 
 fn seconds_from_now(delay: Duration) -> u64 {
     (SystemTime::now() + delay).duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 #[cfg(test)]

@@ -96,7 +96,7 @@ impl Running {
         let response = self.request(Method::GET, path).send().await.unwrap();
         assert_eq!((response.status().as_u16(), &response.headers()[LOCATION]), (303, &"/".parse().unwrap()));
         let cookie = response.headers()[SET_COOKIE].to_str().unwrap();
-        assert!(cookie.contains("; HttpOnly; Secure; SameSite=None; Partitioned; "), "{cookie}");
+        assert!(cookie.contains("; HttpOnly; SameSite=None; Partitioned; Secure; "), "{cookie}");
         cookie.split(';').next().unwrap().to_owned()
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Uri};
+use cookie::{Cookie, SameSite};
+use http::{HeaderMap, Uri};
 
 use super::host::{PortHosts, SandboxPort};
 use crate::cookies;
@@ -36,17 +37,18 @@ impl PortAccess<'_> {
     /// Whether the headers have the cookie of the port.
     pub(super) fn has_cookie(&self, headers: &HeaderMap) -> bool {
         let purpose = self.purpose("cookie");
-        cookies::values(headers, PORT_COOKIE).any(|value| self.signatures.is_valid(&purpose, value))
+        cookies::named(headers, PORT_COOKIE).any(|cookie| self.signatures.is_valid(&purpose, cookie.value()))
     }
 
-    /// Returns the value of `Set-Cookie`.
-    pub(super) fn cookie(&self, hosts: &PortHosts) -> Option<HeaderValue> {
-        let (value, lifetime) =
-            (self.signatures.sign(&self.purpose("cookie"), COOKIE_LIFETIME), COOKIE_LIFETIME.as_secs());
+    /// Returns the cookie of the port.
+    pub(super) fn cookie(&self, hosts: &PortHosts) -> Cookie<'static> {
+        let value = self.signatures.sign(&self.purpose("cookie"), COOKIE_LIFETIME);
+        let cookie = cookies::build(PORT_COOKIE, value, COOKIE_LIFETIME);
+        if !hosts.is_secure() {
+            return cookie.build();
+        }
         // A page of the server shows the port in a frame, which is of another site. Only such a frame has its cookie then.
-        let site = if hosts.is_secure() { "Secure; SameSite=None; Partitioned" } else { "SameSite=Lax" };
-        HeaderValue::from_str(&format!("{PORT_COOKIE}={value}; HttpOnly; {site}; Path=/; Max-Age={lifetime}"))
-            .ok()
+        cookie.secure(true).same_site(SameSite::None).partitioned(true).build()
     }
 
     /// Returns path and query without the token if they have a valid one.
@@ -85,9 +87,8 @@ mod tests {
         assert_eq!(other.accept_token(&link), None);
         let more: Uri = format!("//evil.example/a?x=1&{}&y=%26", link.query().unwrap()).parse().unwrap();
         assert_eq!(own.accept_token(&more).as_deref(), Some("/evil.example/a?x=1&y=%26"));
-        let cookie = own.cookie(&hosts).unwrap();
-        let cookie = cookie.to_str().unwrap().split(';').next().unwrap();
-        let headers = HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_str(cookie).unwrap())]);
+        let cookie = own.cookie(&hosts).stripped().to_string();
+        let headers = HeaderMap::from_iter([(header::COOKIE, cookie.parse().unwrap())]);
         assert!(own.has_cookie(&headers) && !other.has_cookie(&headers));
         // A link is no cookie.
         let token = link.query().unwrap().split_once('=').unwrap().1;

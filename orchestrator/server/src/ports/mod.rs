@@ -1,5 +1,7 @@
 //! Programs in sandboxes that listen on a port, each at a host name and thus an origin of its own, so that nothing of a sandbox
 //! is ever served on the origin of the API.
+//!
+//! Not `axum-reverse-proxy`: it connects to addresses, and a sandbox is reached over a stream.
 
 mod access;
 mod headers;
@@ -21,6 +23,7 @@ use tokio::io::copy_bidirectional;
 use tokio::time::timeout;
 
 use crate::error::ApiError;
+use crate::origin;
 use crate::state::ServerState;
 use access::PortAccess;
 pub use host::PortHosts;
@@ -31,7 +34,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Serves requests to host names of ports, and passes on all others.
 pub(crate) async fn serve(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
-    let host = authority(request.uri(), request.headers());
+    let host = origin::host(request.uri(), request.headers());
     let target = host.as_ref().and_then(|host| Some((state.port_hosts.find(host)?, host.clone())));
     let Some((target, host)) = target else { return next.run(request).await };
     match admit(&state, &target, &host, &request) {
@@ -59,30 +62,18 @@ enum Admission {
 /// Decides whether a request may reach a port. A link with a token leads to the same address with a cookie instead.
 fn admit(state: &ServerState, target: &SandboxPort, host: &Authority, request: &Request) -> Admission {
     let (headers, access) = (request.headers(), PortAccess { signatures: &state.signatures, target });
-    if !is_own_origin(headers, host) {
+    if !origin::is_same_origin(headers, host) {
         return Admission::Respond(ApiError::ForeignOrigin.into_response());
     }
     if let Some(path) = access.accept_token(request.uri()) {
-        let cookie = access.cookie(&state.port_hosts).map(|cookie| [(header::SET_COOKIE, cookie)]);
-        let location = HeaderValue::from_str(&path).map(|path| [(header::LOCATION, path)]);
-        return Admission::Respond((StatusCode::SEE_OTHER, cookie, location.ok(), ()).into_response());
+        let cookie = access.cookie(&state.port_hosts).to_string();
+        let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, path)];
+        return Admission::Respond((StatusCode::SEE_OTHER, headers).into_response());
     }
     match state.key.is_in(headers) || access.has_cookie(headers) {
         true => Admission::Forward,
         false => Admission::Respond(ApiError::NoPortCookie.into_response()),
     }
-}
-
-/// Whether a request is not sent by a page of another origin. Pages of the same port send their own.
-fn is_own_origin(headers: &HeaderMap, host: &Authority) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else { return true };
-    let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-    authority.is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host.as_str()))
-}
-
-fn authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
-    let host = || headers.get(header::HOST)?.to_str().ok()?.parse().ok();
-    uri.authority().cloned().or_else(host)
 }
 
 /// Forwards a request, on a connection of its own.
