@@ -72,8 +72,7 @@ pub(crate) struct Decision {
 impl Fingerprint {
     /// Computes the fingerprint of a file with this content.
     pub(crate) fn new(path: &Path, content: &[u8]) -> io::Result<Self> {
-        let hash = digest(&SHA256, content);
-        let sha256 = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = hex::encode(digest(&SHA256, content).as_ref());
         Ok(Self { path: ResolvedPath::new(path)?, sha256 })
     }
 }

@@ -221,7 +221,7 @@ pub struct FeedbackGiven {
     pub email: String,
     /// Whether the user was satisfied.
     pub polarity: FeedbackPolarity,
-    /// With whom the user agrees to share the conversation. This server shares it with no one.
+    /// Who may read the conversation. This server shares it with no one.
     pub permissions: FeedbackPermissions,
 }
 
@@ -235,13 +235,13 @@ pub enum FeedbackPolarity {
     Negative,
 }
 
-/// With whom a user agrees to share a conversation.
+/// Who may read a conversation, according to its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackPermissions {
-    /// With everyone.
+    /// Everyone.
     Public,
-    /// With those who develop the agent.
+    /// The developers of the agent.
     Private,
 }
 

@@ -24,12 +24,12 @@ impl HostSecret {
 
     /// Derives the key of a sandbox: 64 hexadecimal digits.
     pub(crate) fn derive_key(&self, sandbox: &SandboxId) -> SecretString {
-        hex(self.sign(KEY_PURPOSE, sandbox.as_str()).as_ref()).into()
+        hex::encode(self.sign(KEY_PURPOSE, sandbox.as_str()).as_ref()).into()
     }
 
     /// Derives the id of this installation, which distinguishes its sandboxes from others: 16 hexadecimal digits, not secret.
     pub fn owner(&self) -> String {
-        hex(&self.sign(OWNER_PURPOSE, "").as_ref()[..8])
+        hex::encode(&self.sign(OWNER_PURPOSE, "").as_ref()[..8])
     }
 
     fn sign(&self, purpose: &[u8], text: &str) -> hmac::Tag {
@@ -44,15 +44,6 @@ impl fmt::Debug for HostSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HostSecret(…)")
     }
-}
-
-/// Encodes bytes in lower case.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // cannot fail
-        text
-    })
 }
 
 #[cfg(test)]

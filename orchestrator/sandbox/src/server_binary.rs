@@ -12,13 +12,11 @@ use engine::sandbox::SandboxError;
 use ring::digest;
 use tokio::task::spawn_blocking;
 
-use crate::host_secret::hex;
-
 static EMBEDDED: &[u8] = include_bytes!(env!("ACTION_SERVER_FILE"));
 
 static EMBEDDED_NAME: LazyLock<String> = LazyLock::new(|| {
     let hash = digest::digest(&digest::SHA256, EMBEDDED);
-    format!("action-server-{}", hex(&hash.as_ref()[..8]))
+    format!("action-server-{}", hex::encode(&hash.as_ref()[..8]))
 });
 
 /// The source of the action server's file.

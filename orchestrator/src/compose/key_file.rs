@@ -42,7 +42,7 @@ fn create(path: &Path) -> anyhow::Result<bool> {
     }
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("no random bytes"))?;
-    let key = SecretString::from(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let key = SecretString::from(hex::encode(bytes));
     let folder = path.parent().context("it has no folder")?;
     // Only this user can read a temporary file.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

@@ -141,8 +141,7 @@ impl ConversationLocks for StateDir {
         let path = folder.canonicalize().with_context(|| format!("cannot open {}", folder.display()));
         let path = path.map_err(host_error)?;
         let name = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
-        let name: String = name.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        to_guard(Self::try_lock(self.0.join("folder-locks").join(name)))
+        to_guard(Self::try_lock(self.0.join("folder-locks").join(hex::encode(name.as_ref()))))
     }
 
     fn is_locked(&self, conversation: &ConversationId) -> bool {

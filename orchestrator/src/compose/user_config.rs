@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use conversations::{GitToken, HostError, InvalidSetting, SettingsPolicy, UserProfile};
 use engine::condenser::CondenserConfig;
@@ -17,9 +17,8 @@ use protocol::client_api::git::GitProvider;
 use protocol::risk::ConfirmationPolicy;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{confirmation_policy, host_error, provider_models, user_model};
+use super::{confirmation_policy, provider_models, user_model};
 use crate::config::{AnalyzerChoice, Config, SecuritySettings, WorkspaceSettings};
-use crate::exit::UsageError;
 
 /// Names of the security analyzers that users can choose.
 const DECLARED_RISK: &str = "llm";
@@ -51,9 +50,8 @@ impl UserConfigs {
 
     /// Names of the configured models.
     pub(crate) fn models(&self) -> Vec<String> {
-        let mut models: Vec<_> = self.operators.llms().filter_map(|llm| llm.model.clone()).collect();
-        models.dedup();
-        models
+        let models: BTreeSet<_> = self.operators.llms().filter_map(|llm| llm.model.clone()).collect();
+        models.into_iter().collect()
     }
 
     /// Names of the agents.
@@ -93,7 +91,8 @@ impl UserConfigs {
         agent: &str,
         stored_model: Option<&str>,
     ) -> Result<Config, HostError> {
-        let mut config = self.agent(agent).map_err(refused)?.clone();
+        let unknown = || HostError::Refused(format!("this server has no agent {agent}"));
+        let mut config = self.agents.get(agent).ok_or_else(unknown)?.clone();
         self.choose_model(&mut config, settings, stored_model)?;
         lower_limits(&mut config, settings);
         tighten_security(&mut config.security, settings);
@@ -101,10 +100,6 @@ impl UserConfigs {
         config.secrets.extend(profile.secrets.clone());
         profile.git_tokens.iter().for_each(|(provider, token)| add_git_token(&mut config, *provider, token));
         Ok(config)
-    }
-
-    fn agent(&self, name: &str) -> Result<&Config, UsageError> {
-        self.agents.get(name).ok_or_else(|| UsageError(format!("this server has no agent {name}")))
     }
 
     /// Sets the user's model. If it lacks a key, sets that of the stored conversation, else the operator's, so that a page that
@@ -139,7 +134,7 @@ impl UserConfigs {
 impl SettingsPolicy for UserConfigs {
     fn check(&self, settings: &UserSettings) -> Result<(), InvalidSetting> {
         if let Some(name) = chosen(settings.agent.as_deref())
-            && self.agent(name).is_err()
+            && !self.agents.contains_key(name)
         {
             let problem = format!("must be one of: {}", self.agents().join(", "));
             return Err(InvalidSetting::new("agent", problem));
@@ -157,13 +152,7 @@ impl SettingsPolicy for UserConfigs {
                 .check()
                 .map_err(|error| InvalidSetting::new("condenser_max_size", error.to_string()))?;
         }
-        user_model::choose(&self.operators.llm, settings, None, &self.addresses).map(drop).map_err(
-            |UsageError(text)| match text.split_once(": ") {
-                Some(("llm_base_url", problem)) => InvalidSetting::new("llm_base_url", problem),
-                Some((_, problem)) => InvalidSetting::new("llm_model", problem),
-                None => InvalidSetting::new("llm_model", text),
-            },
-        )
+        user_model::choose(&self.operators.llm, settings, None, &self.addresses).map(drop)
     }
 }
 
@@ -254,6 +243,6 @@ fn host_name(host: &str) -> &str {
     host.split_once('/').map_or(host, |(host, _)| host)
 }
 
-fn refused(error: UsageError) -> HostError {
-    host_error(error.into())
+fn refused(error: InvalidSetting) -> HostError {
+    HostError::Refused(format!("{}: {}", error.field, error.problem))
 }

@@ -3,12 +3,12 @@
 //! The operator's keys are sent to the operator's address only. A user who chooses a model of another provider, or another
 //! address, has to bring a key. An address of the user is guarded: it must not lead into the operator's network.
 
+use conversations::InvalidSetting;
 use git_providers::AddressPolicy;
 use protocol::client_api::UserSettings;
 
 use super::model::is_scripted_name;
 use crate::config::LlmSettings;
-use crate::exit::UsageError;
 
 /// A model of OpenAI's wire format, to check an address without a model.
 const ANY_MODEL: &str = "model";
@@ -20,9 +20,9 @@ pub(super) fn choose(
     user: &UserSettings,
     stored: Option<&str>,
     addresses: &AddressPolicy,
-) -> Result<LlmSettings, UsageError> {
+) -> Result<LlmSettings, InvalidSetting> {
     if user.llm_model.as_deref().is_some_and(is_scripted_name) {
-        return Err(UsageError("llm_model: a script is the operator's choice".to_owned()));
+        return Err(InvalidSetting::new("llm_model", "a script is the operator's choice"));
     }
     let mut chosen = operators.clone();
     let model = user.llm_model.as_deref().or(stored).map(str::to_owned);
@@ -49,7 +49,7 @@ fn choose_address(
     model: &str,
     user: &UserSettings,
     addresses: &AddressPolicy,
-) -> Result<(), UsageError> {
+) -> Result<(), InvalidSetting> {
     if let Some(base_url) = &user.llm_base_url {
         chosen.set_base_url(base_url.clone());
     }
@@ -75,10 +75,10 @@ fn is_same_origin(operators: &LlmSettings, chosen: &LlmSettings, model: &str) ->
     matches!((own, theirs), (Ok(own), Ok(theirs)) if own.origin() == theirs.origin())
 }
 
-fn check_address(chosen: &LlmSettings, model: &str, addresses: &AddressPolicy) -> Result<(), UsageError> {
-    let url = llm::request_url(&chosen.provider_config(model))
-        .map_err(|error| UsageError(format!("llm_base_url: {error}")))?;
-    addresses.check_url(&url).map_err(|error| UsageError(format!("llm_base_url: {error}")))
+fn check_address(chosen: &LlmSettings, model: &str, addresses: &AddressPolicy) -> Result<(), InvalidSetting> {
+    let invalid = |problem: String| InvalidSetting::new("llm_base_url", problem);
+    let url = llm::request_url(&chosen.provider_config(model)).map_err(|error| invalid(error.to_string()))?;
+    addresses.check_url(&url).map_err(|error| invalid(error.to_string()))
 }
 
 fn guard(addresses: &AddressPolicy) -> llm::ConnectionGuard {
@@ -157,7 +157,7 @@ mod tests {
         ] {
             let user = user(None, Some(base_url), Some("k"));
             let error = choose(&operators, &user, None, &AddressPolicy::default()).unwrap_err();
-            assert!(error.to_string().starts_with("llm_base_url: "), "{base_url}: {error}");
+            assert_eq!(error.field, "llm_base_url", "{base_url}: {error}");
         }
         let allowed = AddressPolicy::new(["10.0.0.0/8".parse().unwrap()]);
         choose(&operators, &user(None, Some("http://10.0.0.1"), Some("k")), None, &allowed).unwrap();

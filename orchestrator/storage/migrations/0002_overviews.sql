@@ -1,5 +1,5 @@
 -- The overview of a conversation, for lists and the search in them. `overview_events` is the number of events that it covers.
--- The agent's state and the cost change often, and are beside the end of the log, which changes with every event.
+-- The agent's state and the cost change often. They are in the row of the log's end, which changes with every event.
 ALTER TABLE conversations ADD COLUMN overview_events INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE conversations ADD COLUMN agent_state TEXT;
 ALTER TABLE conversations ADD COLUMN cost REAL;

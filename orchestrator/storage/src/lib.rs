@@ -1,7 +1,7 @@
 //! Event stores: SQLite for one host, PostgreSQL for several. Sealed documents: what must not be readable in a file.
 //!
 //! Both event stores implement the engine's [`EventStore`](engine::events::EventStore). Events are redacted before they arrive
-//! here, and are not cached. Of their content, only the engine's overview of a conversation is stored beside them.
+//! here, and are not cached. Of their content, only the engine's overview of a conversation is stored with them.
 
 mod event_batch;
 mod failure;

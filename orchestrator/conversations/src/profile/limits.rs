@@ -23,6 +23,9 @@ const MAX_NAME_BYTES: usize = 128;
 /// Maximum number of secrets. A conversation has room for those of the operator too.
 const MAX_SECRETS: usize = 128;
 
+/// Variables without which commands no longer run.
+const RESERVED_NAMES: [&str; 7] = ["ENV", "HOME", "IFS", "PATH", "PROMPT_COMMAND", "PS1", "SHELL"];
+
 pub(super) fn check_settings(settings: &UserSettings) -> Result<(), InvalidSetting> {
     let texts = [
         ("language", &settings.language),
@@ -51,9 +54,6 @@ pub(super) fn check_settings(settings: &UserSettings) -> Result<(), InvalidSetti
     check_not_negative("max_budget_per_task", settings.max_budget_per_task)?;
     check_not_negative("remote_runtime_resource_factor", settings.remote_runtime_resource_factor)
 }
-
-/// Variables without which commands no longer run.
-const RESERVED_NAMES: [&str; 7] = ["ENV", "HOME", "IFS", "PATH", "PROMPT_COMMAND", "PS1", "SHELL"];
 
 pub(super) fn check_git_tokens(request: &GitTokensRequest) -> Result<(), InvalidSetting> {
     check_mcp_config(request.mcp_config.as_ref())?;
@@ -118,6 +118,9 @@ fn check_key(field: &'static str, key: Option<&SecretString>) -> Result<(), Inva
 
 fn check_mcp_config(config: Option<&Value>) -> Result<(), InvalidSetting> {
     match config {
+        Some(config) if !config.is_object() => {
+            Err(InvalidSetting::new("mcp_config", "must be a JSON object"))
+        }
         Some(config) if config.to_string().len() > MAX_MCP_CONFIG_BYTES => {
             Err(too_long("mcp_config", MAX_MCP_CONFIG_BYTES))
         }

@@ -1,7 +1,6 @@
 //! Conversations of a server, with a factory of the engine's fakes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,9 +9,7 @@ use conversations::{
     ConversationsError, HostError, HostedConversations, HostingOptions, InitialTask, NewConversation,
     NoWorkspaces, ProcessLocks, StoredConversation,
 };
-use engine::events::{
-    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
-};
+use engine::events::EventStore as _;
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
 use futures_util::future::join_all;
@@ -53,56 +50,8 @@ impl ConversationFactory for GreeterFactory {
     }
 }
 
-/// A store on a disk that may be full.
-#[derive(Default)]
-struct FullableStore {
-    logs: MemoryStore,
-    is_full: AtomicBool,
-}
-
-#[async_trait]
-impl EventStore for FullableStore {
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
-        match self.is_full.load(Ordering::Relaxed) {
-            true => {
-                Err(StoreError::Storage { operation: "append events", source: "the disk is full".into() })
-            }
-            false => self.logs.append(conversation, events).await,
-        }
-    }
-
-    async fn read(
-        &self,
-        conversation: &ConversationId,
-        from: EventId,
-        limit: usize,
-    ) -> Result<Vec<Event>, StoreError> {
-        self.logs.read(conversation, from, limit).await
-    }
-
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
-        self.logs.find(conversation).await
-    }
-
-    async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
-        self.logs.list(query).await
-    }
-
-    async fn conversations(&self) -> Result<ConversationList, StoreError> {
-        self.logs.conversations().await
-    }
-
-    async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
-        self.logs.remove(conversation).await
-    }
-}
-
 /// A server's conversations in a store that outlives it.
-fn hosted<S: EventStore + 'static>(
-    store: &Arc<S>,
-    max_running: usize,
-    close_delay: Duration,
-) -> Arc<HostedConversations> {
+fn hosted(store: &Arc<MemoryStore>, max_running: usize, close_delay: Duration) -> Arc<HostedConversations> {
     let (store, locks) = (Arc::clone(store), Arc::new(ProcessLocks::default()));
     let conversations = Conversations::new(store, locks, Arc::new(NoWorkspaces));
     let options = HostingOptions { max_running, close_delay };
@@ -222,14 +171,14 @@ async fn title_is_replaced_while_running_and_while_stored() {
 
 #[tokio::test]
 async fn input_that_cannot_be_stored_is_an_error() {
-    let store = Arc::new(FullableStore::default());
+    let store = Arc::new(MemoryStore::default());
     let hosted = hosted(&store, 10, LONG);
     let running = greeting(&hosted).await;
     until(&hosted, &running, AgentState::AwaitingUserInput).await;
     let stored = greeting(&hosted).await;
     until(&hosted, &stored, AgentState::AwaitingUserInput).await;
     hosted.stop(&stored).await.unwrap();
-    store.is_full.store(true, Ordering::Relaxed);
+    store.set_full(true);
     for id in [&running, &stored] {
         let sent = hosted.send_message(id, message("Ada")).await;
         assert!(matches!(sent, Err(ConversationsError::Conversation(_))), "{sent:?}");
@@ -239,7 +188,7 @@ async fn input_that_cannot_be_stored_is_an_error() {
     let created = hosted.create(request).await;
     assert!(matches!(created, Err(ConversationsError::Conversation(_))), "{created:?}");
     assert_eq!(store.conversations().await.unwrap().conversations.len(), 2);
-    store.is_full.store(false, Ordering::Relaxed);
+    store.set_full(false);
     for id in [&running, &stored] {
         hosted.send_message(id, message("Ada")).await.unwrap();
         until(&hosted, id, AgentState::Finished).await;

@@ -46,7 +46,7 @@ fn ids(entries: &[ConversationEntry]) -> Vec<&str> {
     entries.iter().map(ConversationEntry::id).collect()
 }
 
-/// The store cannot tell a running conversation from an interrupted one, so that the list reads on.
+/// A running conversation and an interrupted one are the same to the store, so the list reads on.
 #[tokio::test]
 async fn interrupted_are_found_between_many_that_run() {
     let (store, locks) = (Arc::new(MemoryStore::default()), ProcessLocks::default());

@@ -1,6 +1,6 @@
 //! Overview of a conversation for lists: a fold of its log into a few short texts, the agent's state and the cost.
 //!
-//! A store keeps it beside the events, so that a list reads no event. The overview of the next events alone is a
+//! A store keeps it with the events, so that a list reads no event. The overview of the next events alone is a
 //! change: a store merges its fields without knowing what the events mean.
 
 use protocol::action::MessageAction;

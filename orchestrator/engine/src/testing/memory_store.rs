@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId};
@@ -11,9 +12,10 @@ use crate::events::{
     ListedConversation, OverviewChange, SearchText, StoreError,
 };
 
-/// Stores logs in memory.
+/// Stores logs in memory, which may be full.
 #[derive(Default)]
 pub struct MemoryStore {
+    is_full: AtomicBool,
     /// A mutex, because no method waits while it holds it.
     logs: Mutex<BTreeMap<ConversationId, Vec<Event>>>,
 }
@@ -24,6 +26,11 @@ impl MemoryStore {
         self.with(|logs| logs.get(conversation).cloned().unwrap_or_default())
     }
 
+    /// Makes all appends fail from now on, or succeed again.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<ConversationId, Vec<Event>>) -> T) -> T {
         act(&mut self.logs.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
@@ -32,6 +39,10 @@ impl MemoryStore {
 #[async_trait]
 impl EventStore for MemoryStore {
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+        if self.is_full.load(Ordering::Relaxed) {
+            let source = "the disk is full".into();
+            return Err(StoreError::Storage { operation: "append events", source });
+        }
         self.with(|logs| {
             let log = logs.entry(conversation.clone()).or_default();
             for (expected, event) in (log.len() as u64..).zip(events) {

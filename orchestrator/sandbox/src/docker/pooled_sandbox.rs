@@ -16,7 +16,6 @@ use super::labels::Ownership;
 use super::start::{ContainerStart, Started};
 use super::{Installation, RUNTIME};
 use crate::action_client::ActionClient;
-use crate::host_secret::hex;
 use crate::provisioning::start_error;
 use crate::unfinished_start::UnfinishedStart;
 
@@ -110,7 +109,7 @@ fn new_name(holder: &str) -> Result<SandboxId, SandboxError> {
     let mut random = [0; 8];
     let filled = SystemRandom::new().fill(&mut random);
     filled.map_err(|_| start_error(format!("the {RUNTIME} runtime got no random bytes from this host")))?;
-    let name = format!("{PREFIX}{holder}-{}", hex(&random));
+    let name = format!("{PREFIX}{holder}-{}", hex::encode(&random));
     name.parse().map_err(|error| start_error(format!("{name} is no name of a sandbox: {error}")))
 }
 

@@ -16,7 +16,6 @@ use super::connection::Connection;
 use super::remote_host::RemoteHost;
 use super::script::{Reply, Script};
 use crate::ServerBinary;
-use crate::host_secret::hex;
 use crate::provisioning::start_error;
 use std::sync::Arc;
 
@@ -51,7 +50,7 @@ impl Program {
     pub(super) async fn identity(&self) -> Result<&BinaryIdentity, SandboxError> {
         let read = async || {
             let bytes = self.server.bytes().await?;
-            let sha256 = hex(digest::digest(&digest::SHA256, &bytes).as_ref());
+            let sha256 = hex::encode(digest::digest(&digest::SHA256, &bytes).as_ref());
             let short = sha256.get(..16).unwrap_or_default();
             Ok(BinaryIdentity {
                 file: format!("action-server-{short}"),
@@ -130,7 +129,7 @@ async fn write(connection: &Arc<Connection>, path: &str, bytes: &Bytes) -> Resul
 fn nonce() -> String {
     let mut bytes = [0; 8];
     match ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes) {
-        Ok(()) => hex(&bytes),
+        Ok(()) => hex::encode(&bytes),
         Err(_) => std::process::id().to_string(), // unique enough: uploads of one process are serialized
     }
 }
