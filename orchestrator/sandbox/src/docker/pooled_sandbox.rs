@@ -109,7 +109,7 @@ fn new_name(holder: &str) -> Result<SandboxId, SandboxError> {
     let mut random = [0; 8];
     let filled = SystemRandom::new().fill(&mut random);
     filled.map_err(|_| start_error(format!("the {RUNTIME} runtime got no random bytes from this host")))?;
-    let name = format!("{PREFIX}{holder}-{}", hex::encode(&random));
+    let name = format!("{PREFIX}{holder}-{}", hex::encode(random));
     name.parse().map_err(|error| start_error(format!("{name} is no name of a sandbox: {error}")))
 }
 

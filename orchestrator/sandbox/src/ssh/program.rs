@@ -129,7 +129,7 @@ async fn write(connection: &Arc<Connection>, path: &str, bytes: &Bytes) -> Resul
 fn nonce() -> String {
     let mut bytes = [0; 8];
     match ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes) {
-        Ok(()) => hex::encode(&bytes),
+        Ok(()) => hex::encode(bytes),
         Err(_) => std::process::id().to_string(), // unique enough: uploads of one process are serialized
     }
 }
