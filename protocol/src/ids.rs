@@ -122,6 +122,10 @@ text_id!(
     /// Identifies a sandbox within its provider.
     SandboxId
 );
+text_id!(
+    /// Names a user of a server. The name of a removed user is not given to another one.
+    UserId
+);
 
 text_id!(
     /// Names a shell session of an action server.

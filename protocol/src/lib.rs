@@ -27,7 +27,9 @@ pub mod tool_call;
 pub use action::Action;
 pub use agent_state::AgentState;
 pub use event::{Event, EventBody, EventError, EventSource, Timestamp};
-pub use ids::{ActionId, BootId, ConversationId, EventId, IdError, ProcessId, SandboxId, SessionName};
+pub use ids::{
+    ActionId, BootId, ConversationId, EventId, IdError, ProcessId, SandboxId, SessionName, UserId,
+};
 pub use observation::{Observation, ObservationKind};
 pub use record::Record;
 pub use risk::SecurityRisk;

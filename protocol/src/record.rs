@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::action::EditAction;
-use crate::ids::{BootId, ConversationId, EventId, SandboxId};
+use crate::ids::{BootId, ConversationId, EventId, SandboxId, UserId};
 use crate::kinds::kinds;
 use crate::risk::{ConfirmationPolicy, SecurityRisk};
 
@@ -73,6 +73,9 @@ pub struct ConversationStarted {
     /// The conversation that this one was forked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// The user of a server who owns it. `None` if it is the operator's, as those of the command line are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<UserId>,
 }
 
 /// The point at which a conversation was forked.

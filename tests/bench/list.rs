@@ -151,6 +151,6 @@ fn log(number: usize) -> Vec<Event> {
 
 /// Leaves the store as a version of Glovebox without overviews would.
 fn remove_overviews(file: &std::path::Path) {
-    let sql = "DELETE FROM overviews; UPDATE conversations SET overview_events = 0, agent_state = NULL, cost = NULL";
+    let sql = "DELETE FROM overviews; UPDATE conversations SET overview_events = 0, owner = NULL, agent_state = NULL, cost = NULL";
     rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
 }

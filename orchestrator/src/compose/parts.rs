@@ -36,6 +36,7 @@ pub(crate) fn started(
         network: Some(config.sandbox.network.clone().unwrap_or_else(|| "none".to_owned())),
         setup,
         forked_from: None,
+        owner: None,
         history_truncation_disabled: config.history_truncation_disabled,
         stuck_detection_disabled: config.stuck_detection_disabled,
     })

@@ -102,7 +102,7 @@ pub async fn damaged_entries_do_not_shorten_pages(backend: &dyn SqlBackend) {
 /// Removes the overviews, as if an older version of Glovebox had written the logs.
 fn remove_overviews(backend: &dyn SqlBackend) {
     backend.execute(
-        "DELETE FROM overviews; UPDATE conversations SET overview_events = 0, agent_state = NULL, cost = NULL",
+        "DELETE FROM overviews; UPDATE conversations SET overview_events = 0, owner = NULL, agent_state = NULL, cost = NULL",
     );
 }
 

@@ -33,11 +33,16 @@ fn entered(id: u64, state: AgentState) -> Event {
 }
 
 fn started(folder: &str, repository: &str) -> Event {
+    owned(folder, repository, None)
+}
+
+fn owned(folder: &str, repository: &str, owner: Option<&str>) -> Event {
     event_from(
         0,
         &json!({"record": "conversation_started", "args": {
             "agent": "CodeActAgent", "model": "Sonnet", "max_iterations": 5, "runtime": "local", "image": null,
             "workspace": folder, "setup": {"from": "repository", "url": repository, "branch": "main"},
+            "owner": owner,
         }}),
     )
 }
@@ -47,7 +52,7 @@ pub fn agent_log() -> Vec<Event> {
     let think =
         json!({"action": "think", "args": {"thought": "so"}, "llm_metrics": {"accumulated_cost": 0.25}});
     vec![
-        started("/work", "https://host/a/b"),
+        owned("/work", "https://host/a/b", Some("ada")),
         event_with(1, "Fix Login\nnow"),
         entered(2, AgentState::Running),
         titled(3, "Login \u{1f9e4}"),
@@ -140,13 +145,13 @@ pub async fn text_is_found_in_any_case_and_literally(backend: &dyn StoreBackend)
 /// Every filter selects, alone and with others.
 pub async fn conversations_are_selected_by_their_overview(backend: &dyn StoreBackend) {
     let store = backend.open().await;
-    for (name, state, folder) in [
-        ("a", Some(AgentState::Finished), "/work"),
-        ("b", Some(AgentState::Running), "/work"),
-        ("c", Some(AgentState::Error), "/works/inner"),
-        ("d", None, "/other"),
+    for (name, state, folder, owner) in [
+        ("a", Some(AgentState::Finished), "/work", Some("ada")),
+        ("b", Some(AgentState::Running), "/work", Some("Ada")),
+        ("c", Some(AgentState::Error), "/works/inner", Some("ada")),
+        ("d", None, "/other", None),
     ] {
-        let log = [started(folder, &format!("https://host/{name}/repo"))]
+        let log = [owned(folder, &format!("https://host/{name}/repo"), owner)]
             .into_iter()
             .chain(state.map(|state| entered(1, state)));
         store.append(&conversation(name), &log.collect::<Vec<_>>()).await.unwrap();
@@ -155,7 +160,11 @@ pub async fn conversations_are_selected_by_their_overview(backend: &dyn StoreBac
         |agent_states: &[AgentState]| ConversationQuery { agent_states: agent_states.to_vec(), ..all() };
     let folder = |folder: &str| ConversationQuery { folder: Some(folder.into()), ..all() };
     let repository = |part: &str| ConversationQuery { repository: Some(part.into()), ..all() };
-    let cases: [(ConversationQuery, &[&str]); 9] = [
+    let owner = |name: &str| ConversationQuery { owner: Some(name.parse().unwrap()), ..all() };
+    let cases: [(ConversationQuery, &[&str]); 12] = [
+        (owner("ada"), &["c", "a"]),
+        (owner("ad"), &[]),
+        (ConversationQuery { folder: Some("/work".into()), ..owner("ada") }, &["a"]),
         (all(), &["c", "b", "a", "d"]),
         (states(&[AgentState::Finished, AgentState::Error]), &["c", "a"]),
         // A conversation without a state has the first one.

@@ -8,7 +8,7 @@ use engine::events::{
     ConversationQuery, ConversationSummary, EventStore, ListPosition, ListedConversation, Overview,
     OverviewChange, StoreError,
 };
-use protocol::{AgentState, EventId};
+use protocol::{AgentState, EventId, UserId};
 
 use crate::host::ConversationLocks;
 
@@ -29,6 +29,8 @@ pub struct ConversationFilter {
     pub folder: Option<PathBuf>,
     /// The repository in the workspace: a part of its URL.
     pub repository: Option<String>,
+    /// The user who owns it. `None` selects those of all users and of the operator.
+    pub owner: Option<UserId>,
     /// Selects the conversations that follow this position.
     pub before: Option<ListPosition>,
     /// Maximum number of conversations, the latest first.
@@ -145,6 +147,7 @@ impl ConversationFilter {
             agent_states: self.agent_states(),
             folder: folder.map(|folder| folder.to_string_lossy().into_owned()),
             repository: self.repository.clone(),
+            owner: self.owner.clone(),
             before: self.before.clone(),
             limit: PAGE_SIZE,
         }

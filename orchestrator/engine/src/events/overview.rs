@@ -5,7 +5,7 @@
 
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
-use protocol::{Action, AgentState, Event, EventBody, EventSource, ObservationKind, Record};
+use protocol::{Action, AgentState, Event, EventBody, EventSource, ObservationKind, Record, UserId};
 
 use crate::title;
 
@@ -30,6 +30,8 @@ pub struct Overview {
     pub repository: Option<String>,
     /// Branch of that repository.
     pub branch: Option<String>,
+    /// The user who owns it. `None` if it is the operator's.
+    pub owner: Option<UserId>,
     /// The last state of the agent.
     pub agent_state: Option<AgentState>,
     /// Cost of the model calls, in US dollars.
@@ -109,9 +111,9 @@ impl OverviewChange {
         }
     }
 
-    /// Whether a text changes, and not only the agent's state and the cost, as most events do.
+    /// Whether a text changes, and not only the owner, the agent's state and the cost.
     pub fn has_texts(&self) -> bool {
-        let overview = Overview { agent_state: None, cost: None, ..self.overview.clone() };
+        let overview = Overview { owner: None, agent_state: None, cost: None, ..self.overview.clone() };
         overview != Overview::default() || self.search != SearchText::default()
     }
 
@@ -129,6 +131,7 @@ impl OverviewChange {
             folder,
             repository: repository.map(bounded),
             branch: branch.map(bounded),
+            owner: started.owner.clone(),
             ..std::mem::take(&mut self.overview)
         };
     }
@@ -189,6 +192,7 @@ mod tests {
         json!({"record": "conversation_started", "args": {
             "agent": "CodeActAgent", "model": "Sonnet", "max_iterations": 5, "runtime": "local", "image": null,
             "workspace": "/Work", "setup": {"from": "repository", "url": "https://host/a/b", "branch": "main"},
+            "owner": "ada",
         }})
     }
 
@@ -207,6 +211,8 @@ mod tests {
             assert_eq!((overview.title(), overview.folder.as_deref()), ("Fix Login", Some("/Work")));
             assert_eq!(overview.repository.as_deref(), Some("https://host/a/b"));
             assert_eq!(overview.branch.as_deref(), Some("main"));
+            assert_eq!(overview.owner, state.started.and_then(|started| started.owner));
+            assert_eq!(overview.owner.as_ref().map(UserId::as_str), Some("ada"));
             assert!(["login\nnow", "sonnet", "/work"].iter().all(|text| change.search.contains(text)));
             assert!(!change.search.contains("logout"), "only the first message is searched");
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use protocol::{AgentState, ConversationId, Timestamp};
+use protocol::{AgentState, ConversationId, Timestamp, UserId};
 
 use super::{ConversationSummary, Overview, StoreError};
 
@@ -18,6 +18,8 @@ pub struct ConversationQuery {
     pub folder: Option<String>,
     /// A part of the URL of the repository in the workspace.
     pub repository: Option<String>,
+    /// The user who owns it. `None` selects those of all users and of the operator.
+    pub owner: Option<UserId>,
     /// Selects the conversations that follow this position.
     pub before: Option<ListPosition>,
     /// Maximum number of conversations.

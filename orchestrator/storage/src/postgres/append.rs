@@ -5,7 +5,7 @@
 //! notifies.
 
 use engine::events::StoreError;
-use protocol::{AgentState, ConversationId};
+use protocol::{AgentState, ConversationId, UserId};
 use uuid::Uuid;
 
 use super::database::{Database, DatabaseError, Parameters};
@@ -49,8 +49,9 @@ impl FencedBatch {
 const APPEND: &str = concat!(
     "
 WITH batch AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::float8[])
-        WITH ORDINALITY AS batch (id, first, past, first_at, last_at, generation, agent_state, cost, number)
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::float8[],
+        $24::text[])
+        WITH ORDINALITY AS batch (id, first, past, first_at, last_at, generation, agent_state, cost, owner, number)
 ), lease AS MATERIALIZED (
     SELECT leases.conversation, leases.host, leases.generation, leases.expires_at
     FROM leases JOIN batch ON batch.id = leases.conversation
@@ -63,8 +64,8 @@ WITH batch AS MATERIALIZED (
         ELSE lease.host = $9 AND lease.generation = batch.generation AND lease.expires_at > clock_timestamp()
         END
 ), created AS (
-    INSERT INTO conversations (id, events, created_at, last_updated_at, overview_events, agent_state, cost)
-    SELECT id, past, first_at, last_at, past, agent_state, cost FROM allowed WHERE first = 0 ORDER BY id
+    INSERT INTO conversations (id, events, created_at, last_updated_at, overview_events, agent_state, cost, owner)
+    SELECT id, past, first_at, last_at, past, agent_state, cost, owner FROM allowed WHERE first = 0 ORDER BY id
     ON CONFLICT (id) DO NOTHING
     RETURNING number, id
 ), continued AS (
@@ -74,7 +75,8 @@ WITH batch AS MATERIALIZED (
         overview_events = CASE WHEN stored.overview_events = first THEN past ELSE stored.overview_events END,
         agent_state = CASE WHEN stored.overview_events = first
             THEN coalesce(allowed.agent_state, stored.agent_state) ELSE stored.agent_state END,
-        cost = CASE WHEN stored.overview_events = first THEN coalesce(allowed.cost, stored.cost) ELSE stored.cost END
+        cost = CASE WHEN stored.overview_events = first THEN coalesce(allowed.cost, stored.cost) ELSE stored.cost END,
+        owner = CASE WHEN stored.overview_events = first THEN coalesce(stored.owner, allowed.owner) ELSE stored.owner END
     FROM allowed
     WHERE allowed.first > 0 AND stored.id = allowed.id AND stored.events = allowed.first
     RETURNING stored.number, stored.id, stored.overview_events = stored.events AS is_covered
@@ -127,6 +129,7 @@ struct Columns<'a> {
     generations: Vec<Option<i64>>,
     agent_states: Vec<Option<&'static str>>,
     costs: Vec<Option<f64>>,
+    owners: Vec<Option<&'a str>>,
     row_batches: Vec<i64>,
     row_ids: Vec<i64>,
     rows: Vec<&'a [u8]>,
@@ -152,6 +155,7 @@ impl<'a> Columns<'a> {
         self.generations.push(*generation);
         self.agent_states.push(batch.overview.overview.agent_state.map(AgentState::as_str));
         self.costs.push(batch.overview.overview.cost);
+        self.owners.push(batch.overview.overview.owner.as_ref().map(UserId::as_str));
         self.row_batches.extend((*first..*past).map(|_| number));
         self.row_ids.extend(*first..*past);
         self.rows.extend(batch.rows.iter().map(String::as_bytes));
@@ -196,6 +200,7 @@ pub(super) async fn write(
         in_title,
         in_message,
         in_settings,
+        &columns.owners,
     ];
     let rows = database.query_once(APPEND, parameters).await?;
     let mut results = Vec::with_capacity(batches.len());

@@ -9,6 +9,7 @@ use tokio_postgres::{Client, Error, Transaction};
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_events.sql"),
     include_str!("../../migrations/postgres/0002_overviews.sql"),
+    include_str!("../../migrations/postgres/0003_owners.sql"),
 ];
 
 /// Schema version of this program.

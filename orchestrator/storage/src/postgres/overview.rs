@@ -1,7 +1,7 @@
 //! Changes of overviews, and the parts that the statements for them share.
 
 use engine::events::{Overview, OverviewChange, SearchText};
-use protocol::AgentState;
+use protocol::{AgentState, UserId};
 
 use super::database::{Database, DatabaseError};
 
@@ -30,7 +30,8 @@ WITH covered AS (
     UPDATE conversations SET
         overview_events = $3,
         agent_state = coalesce($4::text, agent_state),
-        cost = coalesce($5::float8, cost)
+        cost = coalesce($5::float8, cost),
+        owner = coalesce(owner, $15::text)
     WHERE number = $1 AND overview_events = $2
     RETURNING number
 ), described AS (
@@ -57,8 +58,17 @@ impl<'a> TextColumns<'a> {
 }
 
 fn texts(OverviewChange { overview, search }: &OverviewChange) -> [Option<&[u8]>; 9] {
-    let Overview { given_title, first_line, model, folder, repository, branch, agent_state: _, cost: _ } =
-        overview;
+    let Overview {
+        given_title,
+        first_line,
+        model,
+        folder,
+        repository,
+        branch,
+        owner: _,
+        agent_state: _,
+        cost: _,
+    } = overview;
     let SearchText { title, message, settings } = search;
     [given_title, first_line, model, folder, repository, branch, title, message, settings]
         .map(|text| text.as_ref().map(String::as_bytes))
@@ -74,6 +84,7 @@ pub(super) async fn merge(
     let agent_state = change.overview.agent_state.map(AgentState::as_str);
     let [title, line, model, folder, repository, branch, in_title, in_message, in_settings] = &texts(change);
     let cost = &change.overview.cost;
+    let owner = change.overview.owner.as_ref().map(UserId::as_str);
     database
         .query(
             MERGE,
@@ -92,6 +103,7 @@ pub(super) async fn merge(
                 in_title,
                 in_message,
                 in_settings,
+                &owner,
             ],
         )
         .await?;

@@ -1,7 +1,7 @@
 //! Append of events to a log, within the writer's transaction.
 
 use engine::events::StoreError;
-use protocol::AgentState;
+use protocol::{AgentState, UserId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::overview;
@@ -13,7 +13,8 @@ const ADVANCE: &str = "
         last_updated_at = ?3,
         overview_events = ?4,
         agent_state = coalesce(?5, agent_state),
-        cost = coalesce(?6, cost)
+        cost = coalesce(?6, cost),
+        owner = coalesce(owner, ?7)
     WHERE number = ?1";
 
 /// Error of a change.
@@ -68,6 +69,7 @@ fn advance(connection: &Connection, log: &LogEnd, batch: &EventBatch) -> rusqlit
         if change.is_some() { end } else { log.overview_events },
         overview.and_then(|overview| overview.agent_state).map(AgentState::as_str),
         overview.and_then(|overview| overview.cost),
+        overview.and_then(|overview| overview.owner.as_ref()).map(UserId::as_str),
     ])?;
     change.map_or(Ok(()), |change| overview::merge_texts(connection, log.number, change))
 }

@@ -5,18 +5,19 @@
 //! less than three characters.
 
 use engine::events::{ConversationPage, ConversationQuery, ListedConversation, Overview, StoreError};
-use protocol::{AgentState, ConversationId};
+use protocol::{AgentState, ConversationId, UserId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::failed;
-use super::read::{READ_CONVERSATIONS, damaged_entry, parse_summary};
+use super::read::{READ_CONVERSATIONS, damaged_entry, parse_column, parse_summary};
 
 /// The columns of a conversation, the first four as in the list without overviews.
 macro_rules! columns {
     () => {
         "conversations.id, conversations.events, conversations.created_at, conversations.last_updated_at,
          conversations.overview_events, conversations.agent_state, conversations.cost,
-         given_title, first_line, model, folder, repository, branch, conversations.number"
+         given_title, first_line, model, folder, repository, branch, conversations.owner,
+         conversations.number"
     };
 }
 
@@ -36,6 +37,7 @@ const LIST: &str = concat!(
                 SELECT last_updated_at, id FROM conversations AS last WHERE last.number = ?3
             ))
             AND (?4 IS NULL OR coalesce(agent_state, ?5) IN (SELECT value FROM json_each(?4)))
+            AND (?10 IS NULL OR owner = ?10)
             AND (coalesce(?6, ?7, ?8) IS NULL OR EXISTS (
                 SELECT 1 FROM overviews WHERE conversation = number
                     AND (?6 IS NULL OR instr(search_title, ?6) OR instr(search_message, ?6)
@@ -88,7 +90,7 @@ fn read_entries(
     query: &ConversationQuery,
     last: Option<i64>,
 ) -> rusqlite::Result<Vec<(i64, Entry)>> {
-    let ConversationQuery { text, agent_states, folder, repository, before, limit } = query;
+    let ConversationQuery { text, agent_states, folder, repository, owner, before, limit } = query;
     let agent_states = (!agent_states.is_empty()).then(|| serde_json::json!(agent_states).to_string());
     let mut statement = snapshot.prepare_cached(LIST)?;
     let mut rows = statement.query(params![
@@ -101,10 +103,11 @@ fn read_entries(
         folder,
         repository,
         i64::try_from(*limit).unwrap_or(i64::MAX),
+        owner.as_ref().map(UserId::as_str),
     ])?;
     let mut entries = Vec::new();
     while let Some(row) = rows.next()? {
-        entries.push((row.get(13)?, entry(row)?));
+        entries.push((row.get(14)?, entry(row)?));
     }
     Ok(entries)
 }
@@ -126,6 +129,7 @@ pub(super) fn find(
 
 fn parse(row: &Row<'_>) -> rusqlite::Result<ListedConversation> {
     let agent_state: Option<String> = row.get(5)?;
+    let owner = row.get::<_, Option<String>>(13)?.map(|_| parse_column(row, 13, UserId::try_from));
     let overview = Overview {
         agent_state: agent_state.as_deref().map(AgentState::from_name),
         cost: row.get(6)?,
@@ -135,6 +139,7 @@ fn parse(row: &Row<'_>) -> rusqlite::Result<ListedConversation> {
         folder: row.get(10)?,
         repository: row.get(11)?,
         branch: row.get(12)?,
+        owner: owner.transpose()?,
     };
     Ok(ListedConversation { summary: parse_summary(row)?, overview, overview_events: row.get(4)? })
 }

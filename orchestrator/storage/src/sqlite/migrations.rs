@@ -8,8 +8,11 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::open::{Location, OpenError};
 
 /// Migrations in order. Existing files have applied the earlier ones, so they never change.
-const MIGRATIONS: &[&str] =
-    &[include_str!("../../migrations/0001_events.sql"), include_str!("../../migrations/0002_overviews.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/0001_events.sql"),
+    include_str!("../../migrations/0002_overviews.sql"),
+    include_str!("../../migrations/0003_owners.sql"),
+];
 
 /// Schema version of this program.
 const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

@@ -1,7 +1,7 @@
 //! Changes of the overview of a conversation, within a write transaction.
 
 use engine::events::{Overview, OverviewChange};
-use protocol::AgentState;
+use protocol::{AgentState, UserId};
 use rusqlite::{Connection, params};
 
 /// Merges the first line and the first message only if there is none, and other texts if the change has them.
@@ -25,7 +25,8 @@ const MERGE_STATE: &str = "
     UPDATE conversations SET
         overview_events = ?2,
         agent_state = coalesce(?3, agent_state),
-        cost = coalesce(?4, cost)
+        cost = coalesce(?4, cost),
+        owner = coalesce(owner, ?5)
     WHERE number = ?1";
 
 /// Merges the change of the events that follow those which the overview covers, up to `end`.
@@ -35,9 +36,10 @@ pub(super) fn merge(
     end: u64,
     change: &OverviewChange,
 ) -> rusqlite::Result<()> {
-    let Overview { agent_state, cost, .. } = &change.overview;
+    let Overview { owner, agent_state, cost, .. } = &change.overview;
     let agent_state = agent_state.map(AgentState::as_str);
-    connection.prepare_cached(MERGE_STATE)?.execute(params![number, end, agent_state, cost])?;
+    let owner = owner.as_ref().map(UserId::as_str);
+    connection.prepare_cached(MERGE_STATE)?.execute(params![number, end, agent_state, cost, owner])?;
     merge_texts(connection, number, change)
 }
 

@@ -113,7 +113,11 @@ pub(super) fn parse_summary(row: &Row<'_>) -> rusqlite::Result<ConversationSumma
     })
 }
 
-fn parse_column<T, E>(row: &Row<'_>, column: usize, parse: fn(String) -> Result<T, E>) -> rusqlite::Result<T>
+pub(super) fn parse_column<T, E>(
+    row: &Row<'_>,
+    column: usize,
+    parse: fn(String) -> Result<T, E>,
+) -> rusqlite::Result<T>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
