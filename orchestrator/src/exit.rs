@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use accounts::AccountError;
 use conversations::ConversationsError;
 
 use crate::config::ConfigError;
@@ -54,6 +55,7 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         cause.is::<UsageError>()
             || cause.is::<ConfigError>()
             || cause.downcast_ref::<ConversationsError>().is_some_and(is_bad_request)
+            || cause.downcast_ref::<AccountError>().is_some_and(AccountError::is_bad_request)
     });
     if is_usage { Exit::Usage } else { Exit::Failed }
 }

@@ -68,6 +68,23 @@ impl Home {
         command
     }
 
+    /// Adds a key of a user with `glovebox user key add`. Returns the key and its id.
+    pub fn add_key(&self, user: &str, arguments: &[&str]) -> (String, String) {
+        let all = [&["user", "key", "add", user, "--json"], arguments].concat();
+        let output = self.glovebox(&all).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let added: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let text = |name: &str| added[name].as_str().unwrap().to_owned();
+        (text("key"), text("id"))
+    }
+
+    /// Adds a user, and returns a key that can do everything.
+    pub fn add_user(&self, name: &str) -> String {
+        let added = self.glovebox(&["user", "add", name]).output().unwrap();
+        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        self.add_key(name, &[]).0
+    }
+
     /// Runs the program to completion.
     pub fn run(&self, arguments: &[&str]) -> CompletedRun {
         CompletedRun::from_output(&self.glovebox(arguments).output().unwrap())

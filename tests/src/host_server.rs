@@ -81,7 +81,18 @@ impl HostServer {
 
     /// Sends a request with the key. Returns the status and the JSON of the response.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
-        let request = self.request(method, path);
+        self.send_as(&self.key, method, path, body).await
+    }
+
+    /// Sends a request with another key. Returns the status and the JSON of the response.
+    pub async fn send_as(
+        &self,
+        key: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> (StatusCode, Value) {
+        let request = self.request_without_key(method, path).header("X-Session-API-Key", key);
         let request = body.into_iter().fold(request, |request, body| request.body(body.to_string()));
         let response = request.send().await.unwrap();
         let (status, text) = (response.status(), response.text().await.unwrap());
@@ -93,6 +104,29 @@ impl HostServer {
         let created =
             self.post("/api/conversations", &serde_json::json!({"initial_user_msg": message})).await;
         created["conversation_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Connects to a conversation by socket.io. Returns the first packet of the server: `40` and the id of the connection, or `44`
+    /// and the reason of the rejection; and the query of further requests.
+    pub async fn connect_socket(&self, key: &str, id: &str) -> (String, String) {
+        let query = format!("/socket.io/?EIO=4&transport=polling&conversation_id={id}");
+        let send = async |request: reqwest::RequestBuilder| {
+            let response = request.header("X-Session-API-Key", key).send().await.unwrap();
+            let status = response.status();
+            let text = response.text().await.unwrap();
+            assert!(status.is_success(), "{status} {text}");
+            text
+        };
+        let opened = send(self.request_without_key(Method::GET, &query)).await;
+        let opened: Value = serde_json::from_str(opened.strip_prefix('0').unwrap()).unwrap();
+        let query = format!("{query}&sid={}", opened["sid"].as_str().unwrap());
+        send(self.request_without_key(Method::POST, &query).body("40")).await;
+        loop {
+            let packets = send(self.request_without_key(Method::GET, &query)).await;
+            if let Some(packet) = packets.split('\u{1e}').find(|packet| packet.starts_with('4')) {
+                return (packet.to_owned(), query);
+            }
+        }
     }
 
     /// Polls the events of a conversation until one matches. Returns all of them.

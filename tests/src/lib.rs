@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)] // a test says what it expects by panicking
 
+pub mod account_contract;
 pub mod glovebox;
 pub mod host_server;
 pub mod model_server;

@@ -60,7 +60,7 @@ pub use list::{ConversationEntry, ConversationFilter, ConversationStatus};
 pub use parts::ConversationParts;
 pub use ports::PortError;
 pub use profile::{
-    GitToken, InvalidSetting, ProfileError, ProfileStore, SettingsPolicy, StoredProfile, UserId, UserProfile,
+    GitToken, InvalidSetting, ProfileError, ProfileStore, SettingsPolicy, StoredProfile, UserProfile,
     UserProfiles,
 };
 pub use resume::{ResumeRequest, StoredConversation, UserDecision};

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use engine::clock;
 use engine::conversation::{self, read_state};
+use engine::events::StoreError;
 use engine::replay::{ReplayDifference, Trajectory};
 use engine::sandbox::SandboxProvider;
 use protocol::record::ConversationStarted;
-use protocol::{ConversationId, Event, EventBody, EventId, Record};
+use protocol::{ConversationId, Event, EventBody, EventId, Record, UserId};
 
 use crate::{
     ConversationEntry, ConversationFilter, ConversationSelector, Conversations, ConversationsError,
@@ -113,6 +114,18 @@ impl Conversations {
     pub async fn event_count(&self, id: &ConversationId) -> Result<u64, ConversationsError> {
         let listed = self.store.find(id).await?;
         listed.map(|listed| listed.summary.events).ok_or_else(|| ConversationsError::Unknown(id.clone()))
+    }
+
+    /// Whether a user owns a conversation. `false` if there is no such conversation, or its entry is damaged.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Store`].
+    pub async fn is_owned_by(&self, id: &ConversationId, user: &UserId) -> Result<bool, ConversationsError> {
+        match self.store.find(id).await {
+            Ok(listed) => Ok(listed.is_some_and(|listed| listed.overview.owner.as_ref() == Some(user))),
+            Err(StoreError::DamagedEntry { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the entry of one conversation in the list. `None` if there is no such conversation.

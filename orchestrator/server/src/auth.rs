@@ -1,13 +1,12 @@
-//! The key that requests must carry.
+//! Who sent a request: the caller with its key, or with the session of its browser.
 
 use std::sync::Arc;
 
+use accounts::Caller;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderMap, header};
-use ring::digest::{Digest, SHA256, digest};
-use secrecy::{ExposeSecret as _, SecretString};
+use http::{HeaderMap, Method, header};
 
 use crate::error::ApiError;
 use crate::state::ServerState;
@@ -19,99 +18,127 @@ pub(crate) const KEY_HEADER: &str = "x-session-api-key";
 /// V0's parameter of the key, for sockets only.
 const KEY_PARAMETER: &str = "session_api_key";
 
-/// The server's key. Only its hash is kept, so that a comparison takes the same time for each wrong key.
-pub(crate) struct ApiKey(Digest);
+/// The scheme of a bearer token, in any case, and the space behind it.
+const BEARER: &[u8] = b"bearer ";
 
-impl ApiKey {
-    pub(crate) fn new(key: &SecretString) -> Self {
-        Self(digest(&SHA256, key.expose_secret().as_bytes()))
-    }
-
-    /// Whether a client's key is this one.
-    pub(crate) fn is(&self, given: &[u8]) -> bool {
-        digest(&SHA256, given).as_ref() == self.0.as_ref()
-    }
-
-    /// Whether the headers have the key: in V0's header, or as a bearer token.
-    pub(crate) fn is_in(&self, headers: &HeaderMap) -> bool {
-        let bearer = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
-        let bearer = bearer.and_then(|value| value.strip_prefix(b"Bearer "));
-        let own = headers.get(KEY_HEADER).map(|value| value.as_bytes());
-        own.or(bearer).is_some_and(|given| self.is(given))
-    }
-
-    /// Whether the query has the key.
-    fn is_in_query(&self, query: &str) -> bool {
-        form_urlencoded::parse(query.as_bytes())
-            .any(|(name, value)| name == KEY_PARAMETER && self.is(value.as_bytes()))
-    }
+/// Returns the key in the headers: in V0's header, else the bearer token.
+pub(crate) fn key_in(headers: &HeaderMap) -> Option<&[u8]> {
+    headers.get(KEY_HEADER).map(|value| value.as_bytes()).or_else(|| bearer_token(headers))
 }
 
-/// Whether a request has the key in its headers, or the session of a browser. With a session, a change must come from a page
-/// whose origin is known, which [`require_own_origin`](crate::origin::require_own_origin) has compared.
-fn has_key(state: &ServerState, request: &Request) -> bool {
-    let headers = request.headers();
-    let has_origin = || request.method().is_safe() || headers.contains_key(header::ORIGIN);
-    state.key.is_in(headers) || has_origin() && cookies::has_session(&state.signatures, headers)
+/// Returns the bearer token in the headers.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(BEARER.len())?;
+    scheme.eq_ignore_ascii_case(BEARER).then(|| token.trim_ascii())
 }
 
-/// Rejects requests without the key.
+/// Returns the key in the query of a socket.
+fn key_in_query(query: &str) -> Option<Vec<u8>> {
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    pairs.find(|(name, _)| name == KEY_PARAMETER).map(|(_, key)| key.into_owned().into_bytes())
+}
+
+/// Finds the caller with the key, else with the session of the request. With a session, a change must come from a page whose
+/// origin is known, which [`require_own_origin`](crate::origin::require_own_origin) has compared.
+async fn find_caller(
+    state: &ServerState,
+    method: &Method,
+    headers: &HeaderMap,
+    query_key: Option<Vec<u8>>,
+) -> Result<Option<Caller>, ApiError> {
+    for key in key_in(headers).into_iter().chain(query_key.as_deref()) {
+        if let Some(caller) = state.authenticator.with_key(key).await? {
+            return Ok(Some(caller));
+        }
+    }
+    if !method.is_safe() && !headers.contains_key(header::ORIGIN) {
+        return Ok(None);
+    }
+    find_session(state, headers).await
+}
+
+/// Finds the caller with the session of a request.
+pub(crate) async fn find_session(
+    state: &ServerState,
+    headers: &HeaderMap,
+) -> Result<Option<Caller>, ApiError> {
+    for token in cookies::session_tokens(headers) {
+        if let Some(caller) = state.authenticator.with_session(token.as_bytes()).await? {
+            return Ok(Some(caller));
+        }
+    }
+    Ok(None)
+}
+
+/// Rejects requests without a valid key or session, and changes by a caller who may only read. Adds the [`Caller`] to the
+/// extensions of the others.
 pub(crate) async fn require_key(
     State(state): State<Arc<ServerState>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    if !has_key(&state, &request) {
-        return Err(ApiError::NoKey);
+    let (method, headers) = (request.method().clone(), request.headers());
+    let caller = find_caller(&state, &method, headers, None).await?.ok_or(ApiError::NoKey)?;
+    if !method.is_safe() {
+        require_write(&caller)?;
     }
     state.record_request();
+    request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
 
-/// Rejects requests of sockets without the key, before anything that they send is buffered. Browsers cannot set headers of
-/// sockets, so the key may be in the query.
+/// Rejects a caller who may only read.
+pub(crate) fn require_write(caller: &Caller) -> Result<(), ApiError> {
+    if caller.can_write() { Ok(()) } else { Err(ApiError::ReadOnlyKey) }
+}
+
+/// Rejects requests of sockets without a valid key or session, before anything that they send is buffered. Browsers cannot set
+/// headers of sockets, so the key may be in the query.
 pub(crate) async fn require_socket_key(
     State(state): State<Arc<ServerState>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let is_socket = request.uri().path().starts_with(socket_io::PATH);
-    let query = request.uri().query().unwrap_or_default();
-    if is_socket && !state.key.is_in_query(query) && !has_key(&state, &request) {
-        return Err(ApiError::NoKey);
+    if request.uri().path().starts_with(socket_io::PATH) {
+        let query_key = key_in_query(request.uri().query().unwrap_or_default());
+        let (method, headers) = (request.method().clone(), request.headers());
+        let caller = find_caller(&state, &method, headers, query_key).await?.ok_or(ApiError::NoKey)?;
+        request.extensions_mut().insert(caller);
     }
     Ok(next.run(request).await)
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderName, HeaderValue};
 
     use super::*;
 
     #[test]
-    fn key_is_accepted_in_either_header_and_only_whole() {
-        let key = ApiKey::new(&SecretString::from("secret"));
-        let is_in = |name: &'static str, value: &'static str| {
-            key.is_in(&HeaderMap::from_iter([(
-                http::HeaderName::from_static(name),
-                HeaderValue::from_static(value),
-            )]))
+    fn key_is_found_in_either_header_and_in_any_case_of_bearer() {
+        let key = |name: &'static str, value: &'static str| {
+            let headers =
+                HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]);
+            key_in(&headers).map(<[u8]>::to_vec)
         };
-        assert!(is_in("x-session-api-key", "secret"));
-        assert!(is_in("authorization", "Bearer secret"));
         for (name, value) in [
-            ("x-session-api-key", "secre"),
-            ("x-session-api-key", "secret1"),
-            ("x-session-api-key", ""),
-            ("authorization", "secret"),
-            ("authorization", "Basic secret"),
-            ("cookie", "secret"),
+            ("x-session-api-key", "secret"),
+            ("authorization", "Bearer secret"),
+            ("authorization", "bearer secret"),
+            ("authorization", "BEARER  secret"),
         ] {
-            assert!(!is_in(name, value), "{name}: {value}");
+            assert_eq!(key(name, value).as_deref(), Some(b"secret".as_slice()), "{name}: {value}");
         }
-        assert!(!key.is_in(&HeaderMap::new()));
-        assert!(key.is_in_query("EIO=4&session_api_key=%73ecret"));
-        assert!(!key.is_in_query("session_api_key=secret1&key=secret"));
+        for (name, value) in
+            [("authorization", "secret"), ("authorization", "Basic secret"), ("cookie", "secret")]
+        {
+            assert_eq!(key(name, value), None, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn key_of_a_socket_is_found_in_its_query() {
+        assert_eq!(key_in_query("EIO=4&session_api_key=%73ecret"), Some(b"secret".to_vec()));
+        assert_eq!(key_in_query("key=secret"), None);
     }
 }

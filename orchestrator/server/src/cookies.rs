@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
+use accounts::SESSION_LIFETIME;
 use cookie::{Cookie, CookieBuilder, SameSite};
 use http::{HeaderMap, HeaderValue, header};
+use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::signature::TimedSignatures;
-
-/// Lifetime of a session.
-const SESSION_LIFETIME: Duration = Duration::from_hours(30 * 24);
+/// Maximum number of tokens that are tried. Pages of a parent domain can set further ones.
+const MAX_TOKENS: usize = 4;
 
 /// Cookie of a browser that has signed in, so that no page holds the key.
 pub(crate) const SESSION_COOKIE: &str = "glovebox-session";
-
-/// What the cookie is signed for.
-const SESSION: &str = "session";
 
 /// Starts a cookie of this host, which scripts cannot read.
 pub(crate) fn build(name: &'static str, value: String, lifetime: Duration) -> CookieBuilder<'static> {
@@ -23,9 +20,9 @@ pub(crate) fn build(name: &'static str, value: String, lifetime: Duration) -> Co
     cookie.max_age(lifetime.try_into().unwrap_or_default())
 }
 
-/// Returns the cookie of a new session.
-pub(crate) fn start_session(signatures: &TimedSignatures) -> Cookie<'static> {
-    build(SESSION_COOKIE, signatures.sign(SESSION, SESSION_LIFETIME), SESSION_LIFETIME).build()
+/// Returns the cookie of a session with this token.
+pub(crate) fn start_session(token: &SecretString) -> Cookie<'static> {
+    build(SESSION_COOKIE, token.expose_secret().to_owned(), SESSION_LIFETIME).build()
 }
 
 /// Returns the cookie that removes that of a session.
@@ -33,9 +30,9 @@ pub(crate) fn end_session() -> Cookie<'static> {
     build(SESSION_COOKIE, String::new(), Duration::ZERO).build()
 }
 
-/// Whether the headers have a session that has not ended.
-pub(crate) fn has_session(signatures: &TimedSignatures, headers: &HeaderMap) -> bool {
-    named(headers, SESSION_COOKIE).any(|cookie| signatures.is_valid(SESSION, cookie.value()))
+/// Returns the tokens of sessions in the headers, of which a browser has one.
+pub(crate) fn session_tokens(headers: &HeaderMap) -> impl Iterator<Item = String> {
+    named(headers, SESSION_COOKIE).map(|cookie| cookie.value().to_owned()).take(MAX_TOKENS)
 }
 
 /// Returns the cookies with a name. There may be several, because pages of a parent domain can set some too.
@@ -62,8 +59,6 @@ fn all(headers: &HeaderMap) -> impl Iterator<Item = Cookie<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use secrecy::SecretString;
-
     use super::*;
 
     fn headers(cookies: &str) -> HeaderMap {
@@ -71,15 +66,12 @@ mod tests {
     }
 
     #[test]
-    fn session_is_found_among_other_cookies() {
-        let signatures = TimedSignatures::new(&SecretString::from("key"));
-        let cookie = start_session(&signatures).stripped().to_string();
-        assert!(has_session(
-            &signatures,
-            &headers(&format!("theme=dark; {SESSION_COOKIE}=forged; {cookie}"))
-        ));
-        assert!(!has_session(&signatures, &headers(&format!("x{cookie}"))));
-        assert!(!has_session(&signatures, &HeaderMap::new()));
+    fn token_of_a_session_is_found_among_other_cookies() {
+        let cookie = start_session(&SecretString::from("token")).stripped().to_string();
+        let tokens = |text: &str| session_tokens(&headers(text)).collect::<Vec<_>>();
+        assert_eq!(tokens(&format!("theme=dark; {SESSION_COOKIE}=other; {cookie}")), ["other", "token"]);
+        assert_eq!(tokens(&format!("x{cookie}")), [""; 0]);
+        assert_eq!(tokens(&format!("{cookie}; ").repeat(9)).len(), MAX_TOKENS);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Errors of the API, and the one table of their status codes.
 
+use accounts::AccountError;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use conversations::{ConversationsError, HostError, PortError, ProfileError, WorkspaceError};
@@ -13,6 +14,10 @@ use protocol::client_api::ErrorBody;
 pub(crate) enum ApiError {
     #[error("the request has no valid key: send it as X-Session-API-Key, or as a bearer token")]
     NoKey,
+    #[error("the key may only read")]
+    ReadOnlyKey,
+    #[error(transparent)]
+    Account(#[from] AccountError),
     #[error("the request is for another host, or from a page of another origin")]
     ForeignOrigin,
     #[error("open this address with a link of the conversation's route web-hosts")]
@@ -54,6 +59,9 @@ impl ApiError {
     fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::NoKey => (StatusCode::UNAUTHORIZED, "AUTH$NO_KEY"),
+            Self::ReadOnlyKey => (StatusCode::FORBIDDEN, "AUTH$READ_ONLY_KEY"),
+            // Of those, only failures of the store can occur here.
+            Self::Account(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
             Self::NoPortCookie => (StatusCode::UNAUTHORIZED, "AUTH$NO_PORT_COOKIE"),

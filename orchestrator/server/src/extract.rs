@@ -1,5 +1,8 @@
 //! Extractors whose errors name the field.
 
+use std::sync::Arc;
+
+use accounts::Caller;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -9,6 +12,7 @@ use protocol::ConversationId;
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
+use crate::state::ServerState;
 
 /// A JSON body. An empty body is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
@@ -16,8 +20,12 @@ pub(crate) struct JsonBody<T>(pub(crate) T);
 /// The parameters of the query.
 pub(crate) struct QueryParameters<T>(pub(crate) T);
 
-/// The conversation that the path names.
+/// The conversation that the path names, which the caller may see. Rejects those of other users as if there were none. It is the
+/// first extractor of a route, so that no other error tells them apart.
 pub(crate) struct ConversationPath(pub(crate) ConversationId);
+
+/// The caller of a request, which [`require_key`](crate::auth::require_key) has found.
+pub(crate) struct RequestCaller(pub(crate) Caller);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
@@ -55,13 +63,24 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for ConversationPath {
+impl FromRequestParts<Arc<ServerState>> for ConversationPath {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<ServerState>) -> Result<Self, ApiError> {
         let path = axum::extract::Path::<String>::from_request_parts(parts, state).await;
         let id = path.map_err(|error| ApiError::invalid("conversation_id", error))?.0;
-        id.parse().map(Self).map_err(|error| ApiError::invalid("conversation_id", error))
+        let id = id.parse().map_err(|error| ApiError::invalid("conversation_id", error))?;
+        let RequestCaller(caller) = RequestCaller::from_request_parts(parts, state).await?;
+        state.authorize(&caller, &id).await?;
+        Ok(Self(id))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for RequestCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        parts.extensions.get().cloned().map(Self).ok_or(ApiError::NoKey)
     }
 }
 

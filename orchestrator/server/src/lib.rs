@@ -3,7 +3,9 @@
 //! Knows [`conversations`] and the types of [`engine`], and no adapter: the composition root passes [`HostedConversations`]
 //! and the server's [`ServerConfig`]. The routes are in `routes`, their shapes in [`protocol::client_api`].
 //!
-//! Every request to `/api` needs the server's key, or the session of a browser that has signed in with it. Requests whose
+//! Every request to `/api` needs the key of the operator or of a user, or the session of a browser that has signed in with it.
+//! A user sees only own conversations and settings: a conversation of another user is answered as one that does not exist, for
+//! which every route uses the extractor `ConversationPath`. The operator sees all conversations. Requests whose
 //! `Host` is not expected are rejected, and so are those from pages of other origins, so that a page in a browser cannot reach a
 //! server on the same machine. Programs in sandboxes that listen on a port are reached at host names of their own (`ports`).
 //!
@@ -41,6 +43,7 @@ mod view;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use accounts::AccountStore;
 use conversations::{HostedConversations, UserProfiles};
 use secrecy::SecretString;
 use tokio::net::TcpListener;
@@ -53,7 +56,7 @@ use state::ServerState;
 /// Settings of [`Server`].
 #[derive(Debug)]
 pub struct ServerConfig {
-    /// The key that guards `/api` and the sockets.
+    /// The operator's key, which guards `/api` and the sockets, and sees everything.
     pub key: SecretString,
     /// The names under which clients reach this server.
     pub allowed_hosts: AllowedHosts,
@@ -82,13 +85,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server of the conversations and the users' settings.
+    /// Creates a server of the conversations, the users, and their settings.
     pub fn new(
         conversations: Arc<HostedConversations>,
         profiles: Arc<UserProfiles>,
+        accounts: Arc<dyn AccountStore>,
         config: ServerConfig,
     ) -> Self {
-        Self { state: Arc::new(ServerState::new(conversations, profiles, config)) }
+        Self { state: Arc::new(ServerState::new(conversations, profiles, accounts, config)) }
     }
 
     /// Serves requests until `shutdown` is cancelled. Then ends the streams, completes open requests within a grace period, and

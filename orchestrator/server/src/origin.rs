@@ -42,10 +42,16 @@ impl AllowedHosts {
     }
 }
 
-/// Returns the host that a request was sent to.
+/// Returns the host that a request was sent to. `None` if it is not clear, because proxies could choose another one of several.
 pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
-    let host = || headers.get(header::HOST)?.to_str().ok()?.parse().ok();
-    uri.authority().cloned().or_else(host)
+    let mut named = headers.get_all(header::HOST).iter();
+    let header = named.next().map(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    match (uri.authority(), header, named.next()) {
+        (None, Some(host), None) => host,
+        (Some(uri), None, None) => Some(uri.clone()),
+        (Some(uri), Some(host), None) => host.filter(|host| host == uri),
+        _ => None,
+    }
 }
 
 /// Whether a request is not from a page of another origin than that of the host.
@@ -103,6 +109,20 @@ mod tests {
         {
             assert!(!accepts("localhost:3000", Some(origin)), "{origin}");
         }
+    }
+
+    #[test]
+    fn request_to_two_hosts_is_rejected() {
+        let hosts = AllowedHosts::new(["*".to_owned()]);
+        let accepts = |uri: &'static str, names: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for name in names {
+                headers.append(header::HOST, http::HeaderValue::from_static(name));
+            }
+            hosts.accept_request(&Uri::from_static(uri), &headers)
+        };
+        assert!(accepts("/", &["a"]) && accepts("http://a/", &["a"]) && accepts("http://a/", &[]));
+        assert!(!accepts("/", &["a", "b"]) && !accepts("/", &["a", "a"]) && !accepts("http://a/", &["b"]));
     }
 
     #[test]

@@ -18,9 +18,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use tower_http::services::ServeFile;
 
-use crate::cookies;
 use crate::error::ApiError;
 use crate::state::ServerState;
+use crate::{auth, cookies};
 
 /// Policy of the page, except for its scripts. Pictures of other hosts are refused, because events could send data to them.
 const PAGE_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; \
@@ -41,7 +41,7 @@ const SIGN_IN: &str = r#"<!doctype html>
 <h1>Sign in to Glovebox</h1>
 <p role="alert">{problem}</p>
 <form method="post" action="sign-in">
-<p><label>Key of the server <input type="password" name="key" autocomplete="current-password" required autofocus></label></p>
+<p><label>Key <input type="password" name="key" autocomplete="current-password" required autofocus></label></p>
 <p><button>Sign in</button></p>
 </form>
 "#;
@@ -95,8 +95,10 @@ async fn find_file(folder: &Path, path: &str) -> Option<PathBuf> {
 
 /// The page. Without a session, leads to the sign-in. It is read for each request, because a new build has other scripts.
 async fn page(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
-    if !cookies::has_session(&state.signatures, &headers) {
-        return Redirect::to("/sign-in").into_response();
+    match auth::find_session(&state, &headers).await {
+        Ok(Some(_)) => {}
+        Ok(None) => return Redirect::to("/sign-in").into_response(),
+        Err(error) => return error.into_response(),
     }
     let path = state.page_folder.as_deref().unwrap_or(Path::new("")).join("index.html");
     let html = match tokio::fs::read_to_string(&path).await {
@@ -137,16 +139,26 @@ async fn sign_in_form() -> Response {
     sign_in_page(StatusCode::OK, "")
 }
 
-async fn sign_in(State(state): State<Arc<ServerState>>, Form(SignIn { key }): Form<SignIn>) -> Response {
-    if !state.key.is(key.expose_secret().trim().as_bytes()) {
-        return sign_in_page(StatusCode::UNAUTHORIZED, "This is not the key of the server.");
-    }
-    let cookie = cookies::start_session(&state.signatures).to_string();
-    ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
+async fn sign_in(
+    State(state): State<Arc<ServerState>>,
+    Form(SignIn { key }): Form<SignIn>,
+) -> Result<Response, ApiError> {
+    let key = key.expose_secret().trim();
+    let Some(caller) = state.authenticator.with_key(key.as_bytes()).await? else {
+        return Ok(sign_in_page(StatusCode::UNAUTHORIZED, "This is not a key of the server."));
+    };
+    let token = state.authenticator.start_session(&caller).await?;
+    let cookie = cookies::start_session(&token).to_string();
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
 }
 
-async fn sign_out() -> Response {
-    ([(header::SET_COOKIE, cookies::end_session().to_string())], Redirect::to("/sign-in")).into_response()
+/// Ends the session, also for copies of its cookie.
+async fn sign_out(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    for token in cookies::session_tokens(&headers) {
+        state.authenticator.end_session(token.as_bytes()).await?;
+    }
+    let cookie = cookies::end_session().to_string();
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response())
 }
 
 fn sign_in_page(status: StatusCode, problem: &str) -> Response {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use accounts::Caller;
 use conversations::{ConversationUpdate, ConversationsError, EventStream};
 use protocol::{Action, ConversationId, Event, EventBody, Observation, ObservationKind, Record};
 use serde::Deserialize;
@@ -17,7 +18,7 @@ use tokio::time::sleep;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::stream::first_after;
-use crate::{routes, view};
+use crate::{auth, routes, view};
 
 /// Number of packets that wait for a slow client.
 const MAX_QUEUED_PACKETS: usize = 256;
@@ -61,9 +62,9 @@ pub(crate) fn layer(state: &Arc<ServerState>) -> SocketIoLayer {
     let check = move |socket: SocketRef| {
         let state = Arc::clone(&checking);
         async move {
-            let (id, _) = check(&state, &socket).await?;
+            let (caller, id, _) = check(&state, &socket).await?;
             // Before the client learns that it is connected, because it may send at once.
-            receive_actions(&state, &socket, &id);
+            receive_actions(&state, &socket, caller, id);
             Ok::<_, ApiError>(())
         }
     };
@@ -72,23 +73,25 @@ pub(crate) fn layer(state: &Arc<ServerState>) -> SocketIoLayer {
     layer
 }
 
-/// Rejects a connection to a conversation whose events cannot be read.
+/// Rejects a connection to a conversation that the caller may not see, or whose events cannot be read.
 async fn check(
     state: &Arc<ServerState>,
     socket: &SocketRef,
-) -> Result<(ConversationId, EventStream), ApiError> {
+) -> Result<(Caller, ConversationId, EventStream), ApiError> {
+    let caller = socket.req_parts().extensions.get::<Caller>().cloned().ok_or(ApiError::NoKey)?;
     let query = socket.req_parts().uri.query().unwrap_or_default();
     let query: ConnectQuery =
         serde_urlencoded::from_str(query).map_err(|error| ApiError::invalid("query", error))?;
     let id = query.conversation_id.unwrap_or_default();
     let id = id.parse().map_err(|error| ApiError::invalid("conversation_id", error))?;
+    state.authorize(&caller, &id).await?;
     let from = first_after(query.latest_event_id.unwrap_or(-1));
     let events = state.conversations.stream(&id, from).await?;
-    Ok((id, events))
+    Ok((caller, id, events))
 }
 
 /// Applies what a client sends as the user, in the order in which it is sent.
-fn receive_actions(state: &Arc<ServerState>, socket: &SocketRef, id: &ConversationId) {
+fn receive_actions(state: &Arc<ServerState>, socket: &SocketRef, caller: Caller, id: ConversationId) {
     let (sender, actions) = mpsc::channel(MAX_QUEUED_ACTIONS);
     for name in ["oh_user_action", "oh_action"] {
         let sender = sender.clone();
@@ -111,7 +114,7 @@ fn receive_actions(state: &Arc<ServerState>, socket: &SocketRef, id: &Conversati
             }
         });
     }
-    tokio::spawn(apply_actions(Arc::clone(state), id.clone(), actions));
+    tokio::spawn(apply_actions(Arc::clone(state), caller, id, actions));
 }
 
 /// Adds an action to the queue, and returns the channel for its result.
@@ -128,18 +131,31 @@ fn enqueue(
 /// Applies the actions of a socket until it is closed or the server shuts down.
 async fn apply_actions(
     state: Arc<ServerState>,
+    caller: Caller,
     id: ConversationId,
     mut actions: mpsc::Receiver<ReceivedAction>,
 ) {
     while let Some(Some(action)) = state.streams.run_until_cancelled(actions.recv()).await {
         // Fails if the client is gone.
-        let _ = action.result.send(routes::apply_user_event(&state, &id, action.event).await);
+        let _ = action.result.send(apply_action(&state, &caller, &id, action.event).await);
     }
+}
+
+/// Applies an action if the key of the socket is still valid and may change something.
+async fn apply_action(
+    state: &ServerState,
+    caller: &Caller,
+    id: &ConversationId,
+    event: Value,
+) -> Result<(), ApiError> {
+    let caller = state.authenticator.with_credential(&caller.credential).await?.ok_or(ApiError::NoKey)?;
+    auth::require_write(&caller)?;
+    routes::apply_user_event(state, id, event).await
 }
 
 /// Sends the events of the conversation until the client disconnects.
 async fn serve(state: Arc<ServerState>, socket: SocketRef) {
-    let (id, events) = match check(&state, &socket).await {
+    let (caller, id, events) = match check(&state, &socket).await {
         Ok(checked) => checked,
         Err(error) => return fail(&socket, &error),
     };
@@ -155,6 +171,7 @@ async fn serve(state: Arc<ServerState>, socket: SocketRef) {
     let _connection = state.connect(&id);
     tokio::select! {
         () = ended.cancelled() => {}
+        () = state.until_revoked(&caller) => fail(&socket, &ApiError::NoKey),
         result = send_events(&state, &socket, &id, events) => {
             if let Err(error) = result {
                 fail(&socket, &ApiError::from(error));

@@ -6,15 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conversations::{HostedConversations, UserProfiles};
+use accounts::{AccountStore, Authenticator, Caller, Credential};
+use conversations::{ConversationsError, HostedConversations, UserProfiles};
 use protocol::ConversationId;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::ApiKey;
+use crate::error::ApiError;
 use crate::signature::TimedSignatures;
 use crate::{AllowedHosts, Choices, PortHosts, ServerConfig};
+
+/// Interval at which the credentials of open streams and sockets are checked.
+const REVOCATION_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum number of workspaces that are downloaded concurrently.
 const MAX_DOWNLOADS: usize = 8;
@@ -22,7 +26,7 @@ const MAX_DOWNLOADS: usize = 8;
 pub(crate) struct ServerState {
     pub(crate) conversations: Arc<HostedConversations>,
     pub(crate) profiles: Arc<UserProfiles>,
-    pub(crate) key: ApiKey,
+    pub(crate) authenticator: Authenticator,
     pub(crate) signatures: TimedSignatures,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) choices: Choices,
@@ -50,13 +54,14 @@ impl ServerState {
     pub(crate) fn new(
         conversations: Arc<HostedConversations>,
         profiles: Arc<UserProfiles>,
+        accounts: Arc<dyn AccountStore>,
         config: ServerConfig,
     ) -> Self {
         let ServerConfig { key, allowed_hosts, choices, port_hosts, page_folder } = config;
         Self {
             conversations,
             profiles,
-            key: ApiKey::new(&key),
+            authenticator: Authenticator::new(accounts, &key),
             signatures: TimedSignatures::new(&key),
             allowed_hosts,
             choices,
@@ -67,6 +72,30 @@ impl ServerState {
             streams: CancellationToken::new(),
             downloads: Arc::new(Semaphore::new(MAX_DOWNLOADS)),
             connections: Mutex::default(),
+        }
+    }
+
+    /// Rejects a caller who may not see a conversation, exactly as if there were none.
+    pub(crate) async fn authorize(&self, caller: &Caller, id: &ConversationId) -> Result<(), ApiError> {
+        let is_allowed = match &caller.user {
+            None => true,
+            Some(user) => self.conversations.conversations().is_owned_by(id, user).await?,
+        };
+        if is_allowed { Ok(()) } else { Err(ConversationsError::Unknown(id.clone()).into()) }
+    }
+
+    /// Returns once the key or the session of a caller is no longer valid, so that what it opened ends.
+    pub(crate) async fn until_revoked(&self, caller: &Caller) {
+        if caller.credential == Credential::Operator {
+            return std::future::pending().await;
+        }
+        loop {
+            sleep(REVOCATION_INTERVAL).await;
+            match self.authenticator.with_credential(&caller.credential).await {
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot check a key"),
+            }
         }
     }
 

@@ -1,9 +1,11 @@
 //! The stream of a conversation's events and live output, as server-sent events or as a WebSocket.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use accounts::Caller;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
@@ -17,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters};
+use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
 use crate::state::ServerState;
 use crate::view;
 
@@ -51,6 +53,7 @@ struct StreamMessage {
 pub(crate) async fn stream(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
+    RequestCaller(caller): RequestCaller,
     QueryParameters(query): QueryParameters<StreamQuery>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -59,8 +62,8 @@ pub(crate) async fn stream(
     let last = parts.headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let events = state.conversations.stream(&id, first_after(last.unwrap_or(query.after))).await?;
     match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
-        Ok(upgrade) => Ok(upgrade.on_upgrade(move |socket| serve_socket(state, id, events, socket))),
-        Err(_) => Ok(serve_events(state, &id, events)),
+        Ok(upgrade) => Ok(upgrade.on_upgrade(move |socket| serve_socket(state, caller, id, events, socket))),
+        Err(_) => Ok(serve_events(state, caller, &id, events)),
     }
 }
 
@@ -69,9 +72,19 @@ pub(crate) fn first_after(last: i64) -> EventId {
     EventId(u64::try_from(last.saturating_add(1)).unwrap_or(0))
 }
 
-fn serve_events(state: Arc<ServerState>, id: &ConversationId, events: EventStream) -> Response {
+fn serve_events(
+    state: Arc<ServerState>,
+    caller: Caller,
+    id: &ConversationId,
+    events: EventStream,
+) -> Response {
     let connection = state.connect(id);
-    let ended = state.streams.clone().cancelled_owned();
+    let ended = async move {
+        tokio::select! {
+            () = state.streams.cancelled() => {}
+            () = state.until_revoked(&caller) => {}
+        }
+    };
     let messages = messages(events, connection);
     let messages = stream::StreamExt::take_until(messages, ended);
     Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response()
@@ -99,14 +112,17 @@ fn messages<G>(
 
 async fn serve_socket(
     state: Arc<ServerState>,
+    caller: Caller,
     id: ConversationId,
     mut events: EventStream,
     mut socket: WebSocket,
 ) {
     let _connection = state.connect(&id);
+    let mut revoked = pin!(state.until_revoked(&caller));
     loop {
         let message = tokio::select! {
             () = state.streams.cancelled() => return,
+            () = &mut revoked => return,
             // Clients send nothing but pings, which are answered while the socket is read, and the end.
             received = socket.recv() => match received {
                 Some(Ok(_)) => continue,

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use accounts::Users;
 use clap_complete::engine::CompletionCandidate;
 use engine::events::EventStore as _;
 use tokio::time::timeout;
@@ -44,6 +45,15 @@ pub(super) fn conversations(prefix: &OsStr) -> Vec<CompletionCandidate> {
         let Some((config, state_dir)) = load()? else { return Ok(Vec::new()) };
         let all = state_dir.store_to_read(config.durability).await?.conversations().await?;
         Ok(all.conversations.into_iter().map(|conversation| conversation.id.as_str().to_owned()).collect())
+    })
+}
+
+/// Names of users with this prefix.
+pub(super) fn users(prefix: &OsStr) -> Vec<CompletionCandidate> {
+    complete(prefix, async {
+        let Some((_, state_dir)) = load()? else { return Ok(Vec::new()) };
+        let users = Users::new(compose::account_store(&state_dir).await?).list().await?;
+        Ok(users.into_iter().map(|user| user.name.into()).collect())
     })
 }
 

@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 #[cfg(test)]
 mod documentation;
+mod duration_argument;
 mod exec;
 mod follow;
 mod fresh_sandbox;
@@ -36,6 +37,7 @@ mod trajectory_file;
 mod transcript;
 mod trust;
 mod trusted_config;
+mod user;
 mod write_status;
 
 use std::path::PathBuf;
@@ -86,8 +88,19 @@ pub(crate) enum LogFormat {
 }
 
 /// Crates of this program, which are the targets of its log.
-const OWN_CRATES: [&str; 10] =
-    ["glovebox", "browser", "conversations", "engine", "llm", "mcp", "sandbox", "server", "storage", "tls"];
+const OWN_CRATES: [&str; 11] = [
+    "glovebox",
+    "accounts",
+    "browser",
+    "conversations",
+    "engine",
+    "llm",
+    "mcp",
+    "sandbox",
+    "server",
+    "storage",
+    "tls",
+];
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your approval or
@@ -119,6 +132,9 @@ enum Command {
     /// Serve conversations to V0's clients. Not complete yet.
     #[command(hide = true)]
     Serve(serve::ServeArguments),
+    /// Add, list and remove users of the server, and their keys.
+    #[command(hide = true)]
+    User(user::UserArguments),
     /// Serve sandboxes of this machine to Glovebox on other machines.
     SandboxHost(sandbox_host::SandboxHostArguments),
     /// Trust or reject a config.toml of this folder, an agent file or a policy.
@@ -241,6 +257,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Doctor(command) => doctor::run(command, overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
         Command::Serve(command) => serve::run(command, overrides).await,
+        Command::User(command) => user::run(command, &overrides).await,
         Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,
         Command::Trust(command) => trust::run(&command, &overrides),
         Command::Completions(command) => completions::run(&command),

@@ -23,7 +23,8 @@ use crate::exit::{Exit, UsageError};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Clients send the key as X-Session-API-Key, or as a bearer token. It is generated at the first start, unless SESSION_API_KEY
-is set, and kept in the state folder.
+is set, and kept in the state folder. It is the operator's key, and sees everything. `glovebox user` adds users, who have keys of
+their own and see only their own conversations and settings.
 
 Settings and secrets of users are encrypted in the state folder, with the key in GLOVEBOX_SECRETS_KEY, else in the file that
 GLOVEBOX_SECRETS_KEY_FILE names, else with one that is generated at the first start.
@@ -88,6 +89,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let (durability, close_delay) = (config.durability, config.sandbox.close_delay);
     let configs = user_configs(config, &overrides, arguments.allowed_addresses)?;
     let profiles = user_profiles(&state_dir, &configs).await?;
+    let accounts = compose::account_store(&state_dir).await?;
     let mut interrupts = Interrupts::listen()?;
     let store = state_dir.store(durability).await?;
     let options = HostingOptions { max_running: arguments.max_running, close_delay };
@@ -109,7 +111,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         port_hosts: arguments.port_url.unwrap_or_else(|| PortHosts::localhost(address.port())),
         page_folder: arguments.page_folder,
     };
-    let server = Server::new(Arc::clone(&conversations), profiles, server_config);
+    let server = Server::new(Arc::clone(&conversations), profiles, accounts, server_config);
     serve(server, listener, &conversations, &mut interrupts).await
 }
 

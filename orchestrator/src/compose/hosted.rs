@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use conversations::{
     Claim, ComposedConversation, ConversationFactory, ConversationParts, ConversationRequest, HostError,
-    InitialTask, NewConversation, ProfileError, StoredConversation, UserId, UserProfile, UserProfiles,
+    InitialTask, NewConversation, ProfileError, StoredConversation, UserProfile, UserProfiles,
 };
 use engine::agent::Agent;
 use engine::sandbox::SandboxProvider;
-use protocol::ConversationId;
 use protocol::record::ConversationStarted;
+use protocol::{ConversationId, UserId};
 use secrecy::SecretString;
 
 use super::{
@@ -37,9 +37,9 @@ impl ConfiguredFactory {
         Self { configs, profiles, state_dir }
     }
 
-    /// Loads what the user has stored.
-    async fn profile(&self) -> Result<UserProfile, HostError> {
-        self.profiles.load(&UserId::single()).await.map_err(|error| match error {
+    /// Loads what the owner of a conversation has stored.
+    async fn profile(&self, owner: Option<&UserId>) -> Result<UserProfile, HostError> {
+        self.profiles.load(owner).await.map_err(|error| match error {
             ProfileError::Store(error) => error,
             error => HostError::Failed(error.into()),
         })
@@ -51,7 +51,7 @@ impl ConfiguredFactory {
         claim: &mut Claim,
         request: ConversationRequest,
     ) -> anyhow::Result<NewConversation> {
-        let ConversationRequest { message, instructions, repository, branch, trajectory } = request;
+        let ConversationRequest { owner: _, message, instructions, repository, branch, trajectory } = request;
         if let Some(repository) = repository {
             let branch = branch.map(|branch| format!("#{branch}")).unwrap_or_default();
             config.workspace.selected_repository = Some(SecretString::from(format!("{repository}{branch}")));
@@ -129,7 +129,7 @@ impl ConversationFactory for ConfiguredFactory {
         claim: &mut Claim,
         request: ConversationRequest,
     ) -> Result<NewConversation, HostError> {
-        let config = self.configs.for_new(&self.profile().await?)?;
+        let config = self.configs.for_new(&self.profile(request.owner.as_ref()).await?)?;
         self.new_conversation(config, claim, request).map_err(host_error)
     }
 
@@ -137,8 +137,8 @@ impl ConversationFactory for ConfiguredFactory {
         &self,
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError> {
-        let ConversationStarted { agent, model, .. } = &stored.started;
-        let config = self.configs.for_stored(&self.profile().await?, agent, model)?;
+        let ConversationStarted { agent, model, owner, .. } = &stored.started;
+        let config = self.configs.for_stored(&self.profile(owner.as_ref()).await?, agent, model)?;
         self.stored_conversation(config, stored).map_err(host_error)
     }
 

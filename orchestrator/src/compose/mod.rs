@@ -1,5 +1,6 @@
 //! The composition root: the only place that knows every concrete type.
 
+mod accounts;
 mod agent;
 mod condenser;
 mod conversations;
@@ -17,6 +18,7 @@ mod tool_servers;
 mod user_config;
 mod user_model;
 
+pub(crate) use accounts::account_store;
 pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
@@ -24,7 +26,7 @@ pub(crate) use conversations::{conversations, host_error, restore_settings};
 pub(crate) use hosted::ConfiguredFactory;
 pub(crate) use model::{CallMode, Models, check_key, provider_models, reach_provider, stored_model_name};
 pub(crate) use parts::{conversation_spec, parts, started};
-pub(crate) use profiles::profile_store;
+pub(crate) use profiles::{profile_store, profile_store_if_any};
 pub(crate) use sandboxes::{
     check_docker, choose_runtime, is_warm_in_use, isolation, network, provider, provider_with_warm_pool,
     spec, sweep,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use conversations::{HostError, ProfileStore, StoredProfile, UserId};
+use conversations::{HostError, ProfileStore, StoredProfile};
+use protocol::UserId;
 use secrecy::{SecretSlice, SecretString};
 use storage::{SealedDocument, SealedDocuments, SealedError, SealingKey};
 
@@ -24,10 +25,23 @@ const RESTORE_KEY: &str = "restore the key in GLOVEBOX_SECRETS_KEY, GLOVEBOX_SEC
 
 struct SealedProfiles(SealedDocuments);
 
+/// The name of the store's file.
+const FILE_NAME: &str = "settings.db";
+
+/// Opens the store in the state folder. `None` if there is none yet.
+pub(crate) async fn profile_store_if_any(
+    state_dir: &StateDir,
+) -> anyhow::Result<Option<Arc<dyn ProfileStore>>> {
+    if !state_dir.path().join(FILE_NAME).exists() {
+        return Ok(None);
+    }
+    profile_store(state_dir).await.map(Some)
+}
+
 /// Opens the store in the state folder.
 pub(crate) async fn profile_store(state_dir: &StateDir) -> anyhow::Result<Arc<dyn ProfileStore>> {
     let key = SealingKey::new(&load_key(state_dir)?);
-    let opened = SealedDocuments::open(state_dir.path().join("settings.db"), key).await;
+    let opened = SealedDocuments::open(state_dir.path().join(FILE_NAME), key).await;
     match opened {
         Ok(documents) => Ok(Arc::new(SealedProfiles(documents))),
         Err(error @ SealedError::WrongKey(_)) => Err(UsageError(format!("{error}: {RESTORE_KEY}")).into()),
@@ -48,18 +62,32 @@ fn load_key(state_dir: &StateDir) -> anyhow::Result<SecretString> {
 
 #[async_trait]
 impl ProfileStore for SealedProfiles {
-    async fn read(&self, user: &UserId) -> Result<Option<StoredProfile>, HostError> {
-        let document = self.0.read(user.as_str()).await.map_err(failed)?;
+    async fn read(&self, owner: Option<&UserId>) -> Result<Option<StoredProfile>, HostError> {
+        let document = self.0.read(&document_name(owner)).await.map_err(failed)?;
         Ok(document.map(|SealedDocument { revision, content }| StoredProfile { revision, content }))
     }
 
-    async fn write(&self, user: &UserId, revision: u64, content: SecretSlice<u8>) -> Result<bool, HostError> {
-        match self.0.write(user.as_str(), revision, content).await {
+    async fn write(
+        &self,
+        owner: Option<&UserId>,
+        revision: u64,
+        content: SecretSlice<u8>,
+    ) -> Result<bool, HostError> {
+        match self.0.write(&document_name(owner), revision, content).await {
             Ok(()) => Ok(true),
             Err(SealedError::Conflict(_)) => Ok(false),
             Err(error) => Err(failed(error)),
         }
     }
+
+    async fn remove(&self, owner: Option<&UserId>) -> Result<(), HostError> {
+        self.0.remove(&document_name(owner)).await.map_err(failed)
+    }
+}
+
+/// Returns the name of the document of a user, or of the operator. No user's name has a slash.
+fn document_name(owner: Option<&UserId>) -> String {
+    owner.map_or_else(|| "single".to_owned(), |user| format!("users/{user}"))
 }
 
 fn failed(error: SealedError) -> HostError {

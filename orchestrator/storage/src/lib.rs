@@ -1,8 +1,10 @@
-//! Event stores: SQLite for one host, PostgreSQL for several. Sealed documents: what must not be readable in a file.
+//! Event stores: SQLite for one host, PostgreSQL for several. Sealed documents: what must not be readable in a file. Accounts:
+//! users and their keys.
 //!
 //! Both event stores implement the engine's [`EventStore`](engine::events::EventStore). Events are redacted before they arrive
 //! here, and are not cached. Of their content, only the engine's overview of a conversation is stored with them.
 
+mod accounts;
 mod event_batch;
 mod failure;
 pub mod postgres;
@@ -10,6 +12,7 @@ pub mod sealed;
 pub mod sqlite;
 mod stored_event;
 
+pub use accounts::SqliteAccounts;
 pub use postgres::PostgresStore;
 pub use sealed::{SealedDocument, SealedDocuments, SealedError, SealingKey};
 pub use sqlite::{Durability, OpenError, SqliteStore};

@@ -9,6 +9,7 @@ mod restart;
 mod settings;
 mod socket_io;
 mod stream;
+mod users;
 mod workspace_git;
 
 use reqwest::Method;

@@ -50,7 +50,7 @@ async fn page_is_served_after_sign_in() {
     let wrong = server.request_without_key(Method::POST, "/sign-in").body("key=wrong");
     let wrong = wrong.header("Content-Type", "application/x-www-form-urlencoded");
     let (status, headers, body) = response(wrong).await;
-    assert!(status == 401 && !headers.contains_key(SET_COOKIE) && body.contains("not the key"), "{body}");
+    assert!(status == 401 && !headers.contains_key(SET_COOKIE) && body.contains("not a key"), "{body}");
 
     let cookie = sign_in(&server).await;
     for path in ["/", "/conversations/a", "/index.html"] {

@@ -51,17 +51,23 @@ http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_
 ";
 
 /// A server with a conversation whose agent has started the program, and the link to it.
-struct Running {
-    server: HostServer,
-    conversation: String,
-    link: String,
+pub(super) struct Running {
+    pub(super) server: HostServer,
+    pub(super) conversation: String,
+    pub(super) link: String,
 }
 
 async fn start(home: &Home) -> Running {
+    start_as(home, |server| server.key.clone()).await
+}
+
+/// Starts a server, and a conversation with a key, which then is that of all requests.
+pub(super) async fn start_as(home: &Home, find_key: impl FnOnce(&HostServer) -> String) -> Running {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let command =
         format!("cat >serve.py <<'END'\n{PROGRAM}\nEND\n/usr/bin/python3 serve.py {port} >log 2>&1 &");
-    let server = HostServer::start(home, &home.script(&json!([bash(&command), finish()])), &[]);
+    let mut server = HostServer::start(home, &home.script(&json!([bash(&command), finish()])), &[]);
+    server.key = find_key(&server);
     let conversation = server.create("Serve.").await;
     server.wait_for_event(&conversation, |event| is_state(event, "finished")).await;
     let path = format!("/api/conversations/{conversation}/web-hosts");
@@ -86,12 +92,12 @@ impl Running {
     }
 
     /// Starts a request to the port. Its name is not resolved: the test machine may know no names below localhost.
-    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+    pub(super) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.server.request_without_key(method, path).header("Host", self.host())
     }
 
     /// Follows the link as a browser does. Returns the cookie.
-    async fn open(&self) -> String {
+    pub(super) async fn open(&self) -> String {
         let path = self.link.split_once(self.host()).unwrap().1;
         let response = self.request(Method::GET, path).send().await.unwrap();
         assert_eq!((response.status().as_u16(), &response.headers()[LOCATION]), (303, &"/".parse().unwrap()));

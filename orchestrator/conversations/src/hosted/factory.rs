@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use engine::replay::Trajectory;
 use engine::sandbox::SandboxProvider;
+use protocol::UserId;
 use protocol::action::MessageAction;
 use protocol::risk::ConfirmationPolicy;
 
@@ -17,7 +18,7 @@ use crate::start::NewConversation;
 /// Composes conversations from the configuration of a server. Implemented by the composition root.
 #[async_trait]
 pub trait ConversationFactory: Send + Sync {
-    /// Composes a new conversation, and locks its folder with the claim.
+    /// Composes a new conversation with the settings of its owner, and locks its folder with the claim.
     ///
     /// # Errors
     /// [`HostError::Refused`] if the request does not fit the configuration, such as one for an unknown agent.
@@ -27,7 +28,7 @@ pub trait ConversationFactory: Send + Sync {
         request: ConversationRequest,
     ) -> Result<NewConversation, HostError>;
 
-    /// Composes a stored conversation, and locks its folder with the claim.
+    /// Composes a stored conversation with the settings of its owner, and locks its folder with the claim.
     ///
     /// # Errors
     /// [`HostError::Refused`] if the configuration has changed so that the conversation cannot be resumed.
@@ -46,6 +47,8 @@ pub trait ConversationFactory: Send + Sync {
 /// A user's request for a new conversation.
 #[derive(Debug, Clone, Default)]
 pub struct ConversationRequest {
+    /// The user who owns it, and with whose settings it is composed. `None` for the operator.
+    pub owner: Option<UserId>,
     /// The first message. If there is none, the agent waits for it.
     pub message: Option<MessageAction>,
     /// Instructions for the agent that precede the message.

@@ -96,7 +96,9 @@ impl HostedConversations {
         self.change(&Conversations::new_id(), |this, id| async move {
             let slot = this.acquire_slot().await?;
             let mut claim = this.conversations.create(id.clone()).await?;
-            let new = this.factory.compose_new(&mut claim, request).await?;
+            let owner = request.owner.clone();
+            let mut new = this.factory.compose_new(&mut claim, request).await?;
+            new.started.owner = owner;
             let has_message = matches!(new.task, InitialTask::Message(_));
             this.conversations.start(claim, new).await?;
             this.close_when_idle(&id, slot).await?;

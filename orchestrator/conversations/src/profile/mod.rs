@@ -1,6 +1,6 @@
-//! Settings, tokens and secrets of users.
+//! Settings, tokens and secrets of users, and of the operator.
 //!
-//! [`UserProfiles`] keeps one document per user in a [`ProfileStore`], which encrypts it. What a user may choose is less than what
+//! [`UserProfiles`] keeps one document per user in a [`ProfileStore`], which encrypts it. The operator is the owner `None`. What a user may choose is less than what
 //! the operator may: the [`SettingsPolicy`] decides. Values of secrets leave this module only to compose a conversation.
 
 mod document;
@@ -10,19 +10,18 @@ mod mcp_config;
 mod store;
 #[cfg(test)]
 mod tests;
-mod user;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::secrets::Secret;
+use protocol::UserId;
 use protocol::client_api::git::GitProvider;
 use protocol::client_api::{GitTokensRequest, NewSecret, SecretUpdate, UserSettings, UserSettingsInfo};
 use secrecy::{ExposeSecret as _, SecretString};
 
 pub use error::{InvalidSetting, ProfileError};
 pub use store::{ProfileStore, StoredProfile};
-pub use user::UserId;
 
 /// Maximum number of attempts to write a profile that other processes are changing.
 const MAX_WRITE_ATTEMPTS: u32 = 16;
@@ -76,16 +75,16 @@ impl UserProfiles {
     ///
     /// # Errors
     /// [`ProfileError::Store`].
-    pub async fn load(&self, user: &UserId) -> Result<UserProfile, ProfileError> {
-        Ok(self.read(user).await?.1)
+    pub async fn load(&self, owner: Option<&UserId>) -> Result<UserProfile, ProfileError> {
+        Ok(self.read(owner).await?.1)
     }
 
     /// Returns the settings of a user without the values of keys.
     ///
     /// # Errors
     /// [`ProfileError::NoSettings`] or [`ProfileError::Store`].
-    pub async fn settings(&self, user: &UserId) -> Result<UserSettingsInfo, ProfileError> {
-        let profile = self.load(user).await?;
+    pub async fn settings(&self, owner: Option<&UserId>) -> Result<UserSettingsInfo, ProfileError> {
+        let profile = self.load(owner).await?;
         let mut settings = profile.settings.ok_or(ProfileError::NoSettings)?;
         settings.mcp_config = settings.mcp_config.as_ref().map(mcp_config::mask);
         let host = |(provider, token): (&GitProvider, &GitToken)| (*provider, token.host.clone());
@@ -102,9 +101,13 @@ impl UserProfiles {
     ///
     /// # Errors
     /// [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
-    pub async fn save_settings(&self, user: &UserId, settings: UserSettings) -> Result<(), ProfileError> {
+    pub async fn save_settings(
+        &self,
+        owner: Option<&UserId>,
+        settings: UserSettings,
+    ) -> Result<(), ProfileError> {
         limits::check_settings(&settings)?;
-        self.change(user, |profile| {
+        self.change(owner, |profile| {
             let settings = merge(settings.clone(), profile.settings.take().unwrap_or_default());
             self.policy.check(&settings)?;
             profile.settings = Some(settings);
@@ -117,9 +120,13 @@ impl UserProfiles {
     ///
     /// # Errors
     /// [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
-    pub async fn add_git_tokens(&self, user: &UserId, request: GitTokensRequest) -> Result<(), ProfileError> {
+    pub async fn add_git_tokens(
+        &self,
+        owner: Option<&UserId>,
+        request: GitTokensRequest,
+    ) -> Result<(), ProfileError> {
         limits::check_git_tokens(&request)?;
-        self.change(user, |profile| {
+        self.change(owner, |profile| {
             for (provider, given) in request.provider_tokens.clone() {
                 let stored = profile.git_tokens.remove(&provider).map(|stored| stored.token);
                 let Some(token) = given.token.filter(is_not_empty).or(stored) else { continue };
@@ -140,8 +147,8 @@ impl UserProfiles {
     ///
     /// # Errors
     /// [`ProfileError::Contended`] or [`ProfileError::Store`].
-    pub async fn remove_git_tokens(&self, user: &UserId) -> Result<(), ProfileError> {
-        self.change(user, |profile| {
+    pub async fn remove_git_tokens(&self, owner: Option<&UserId>) -> Result<(), ProfileError> {
+        self.change(owner, |profile| {
             profile.git_tokens.clear();
             Ok(())
         })
@@ -152,11 +159,11 @@ impl UserProfiles {
     ///
     /// # Errors
     /// [`ProfileError::SecretExists`], [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
-    pub async fn add_secret(&self, user: &UserId, secret: NewSecret) -> Result<(), ProfileError> {
+    pub async fn add_secret(&self, owner: Option<&UserId>, secret: NewSecret) -> Result<(), ProfileError> {
         let NewSecret { name, value, description } = secret;
         let secret = Secret { value, description: description.unwrap_or_default() };
         limits::check_secret(&name, &secret)?;
-        self.change(user, |profile| {
+        self.change(owner, |profile| {
             if profile.secrets.contains_key(&name) {
                 return Err(ProfileError::SecretExists(name.clone()));
             }
@@ -173,11 +180,11 @@ impl UserProfiles {
     /// [`ProfileError::Contended`] or [`ProfileError::Store`].
     pub async fn update_secret(
         &self,
-        user: &UserId,
+        owner: Option<&UserId>,
         name: &str,
         update: SecretUpdate,
     ) -> Result<(), ProfileError> {
-        self.change(user, |profile| {
+        self.change(owner, |profile| {
             let unknown = || ProfileError::UnknownSecret(name.to_owned());
             let mut secret = profile.secrets.remove(name).ok_or_else(unknown)?;
             secret.description = update.description.clone().unwrap_or_default();
@@ -194,26 +201,35 @@ impl UserProfiles {
     ///
     /// # Errors
     /// [`ProfileError::UnknownSecret`], [`ProfileError::Contended`] or [`ProfileError::Store`].
-    pub async fn remove_secret(&self, user: &UserId, name: &str) -> Result<(), ProfileError> {
-        self.change(user, |profile| {
+    pub async fn remove_secret(&self, owner: Option<&UserId>, name: &str) -> Result<(), ProfileError> {
+        self.change(owner, |profile| {
             let removed = profile.secrets.remove(name);
             removed.map(drop).ok_or_else(|| ProfileError::UnknownSecret(name.to_owned()))
         })
         .await
     }
 
+    /// Removes everything that a user has stored.
+    ///
+    /// # Errors
+    /// [`ProfileError::Store`].
+    pub async fn remove(&self, user: &UserId) -> Result<(), ProfileError> {
+        let _changing = self.changing.lock().await;
+        Ok(self.store.remove(Some(user)).await?)
+    }
+
     /// Changes a profile, again with what another process has written if that was faster.
     async fn change(
         &self,
-        user: &UserId,
+        owner: Option<&UserId>,
         change: impl Fn(&mut UserProfile) -> Result<(), ProfileError> + Send,
     ) -> Result<(), ProfileError> {
         let _changing = self.changing.lock().await;
         for _ in 0..MAX_WRITE_ATTEMPTS {
-            let (revision, mut profile) = self.read(user).await?;
+            let (revision, mut profile) = self.read(owner).await?;
             change(&mut profile)?;
             let content = document::to_bytes(&profile)?;
-            if self.store.write(user, revision, content).await? {
+            if self.store.write(owner, revision, content).await? {
                 return Ok(());
             }
         }
@@ -221,8 +237,8 @@ impl UserProfiles {
     }
 
     /// Returns the revision and the profile.
-    async fn read(&self, user: &UserId) -> Result<(u64, UserProfile), ProfileError> {
-        match self.store.read(user).await? {
+    async fn read(&self, owner: Option<&UserId>) -> Result<(u64, UserProfile), ProfileError> {
+        match self.store.read(owner).await? {
             Some(stored) => Ok((stored.revision, document::from_bytes(stored.content.expose_secret())?)),
             None => Ok((0, UserProfile::default())),
         }

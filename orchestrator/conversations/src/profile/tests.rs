@@ -8,23 +8,31 @@ use serde_json::{Value, json};
 use super::*;
 use crate::host::HostError;
 
+/// Revisions and contents by owner.
+type Documents = BTreeMap<Option<UserId>, (u64, Vec<u8>)>;
+
 /// Documents in memory. Other writers are faster `conflicts` times.
 #[derive(Default)]
 struct MemoryStore {
-    documents: Mutex<BTreeMap<String, (u64, Vec<u8>)>>,
+    documents: Mutex<Documents>,
     conflicts: Mutex<u32>,
 }
 
 #[async_trait]
 impl ProfileStore for MemoryStore {
-    async fn read(&self, user: &UserId) -> Result<Option<StoredProfile>, HostError> {
-        let document = self.documents.lock().unwrap().get(user.as_str()).cloned();
+    async fn read(&self, owner: Option<&UserId>) -> Result<Option<StoredProfile>, HostError> {
+        let document = self.documents.lock().unwrap().get(&owner.cloned()).cloned();
         Ok(document.map(|(revision, content)| StoredProfile { revision, content: content.into() }))
     }
 
-    async fn write(&self, user: &UserId, revision: u64, content: SecretSlice<u8>) -> Result<bool, HostError> {
+    async fn write(
+        &self,
+        owner: Option<&UserId>,
+        revision: u64,
+        content: SecretSlice<u8>,
+    ) -> Result<bool, HostError> {
         let mut documents = self.documents.lock().unwrap();
-        let document = documents.entry(user.to_string()).or_default();
+        let document = documents.entry(owner.cloned()).or_default();
         let mut conflicts = self.conflicts.lock().unwrap();
         if *conflicts > 0 {
             *conflicts -= 1;
@@ -35,6 +43,11 @@ impl ProfileStore for MemoryStore {
         }
         *document = (revision + 1, content.expose_secret().to_vec());
         Ok(true)
+    }
+
+    async fn remove(&self, owner: Option<&UserId>) -> Result<(), HostError> {
+        self.documents.lock().unwrap().remove(&owner.cloned());
+        Ok(())
     }
 }
 
@@ -59,15 +72,15 @@ fn parse<T: serde::de::DeserializeOwned>(json: Value) -> T {
 }
 
 async fn save(profiles: &UserProfiles, settings: Value) -> Result<(), ProfileError> {
-    profiles.save_settings(&UserId::single(), parse(settings)).await
+    profiles.save_settings(None, parse(settings)).await
 }
 
 async fn add_secret(profiles: &UserProfiles, name: &str, value: &str) -> Result<(), ProfileError> {
-    profiles.add_secret(&UserId::single(), parse(json!({"name": name, "value": value}))).await
+    profiles.add_secret(None, parse(json!({"name": name, "value": value}))).await
 }
 
 async fn info(profiles: &UserProfiles) -> Value {
-    serde_json::to_value(profiles.settings(&UserId::single()).await.unwrap()).unwrap()
+    serde_json::to_value(profiles.settings(None).await.unwrap()).unwrap()
 }
 
 /// Returns the field that an error is about.
@@ -81,7 +94,7 @@ fn field(error: &ProfileError) -> &'static str {
 #[tokio::test]
 async fn stored_values_are_kept_when_new_ones_are_null() {
     let (profiles, _) = profiles();
-    let missing = profiles.settings(&UserId::single()).await.unwrap_err();
+    let missing = profiles.settings(None).await.unwrap_err();
     assert!(matches!(missing, ProfileError::NoSettings), "{missing}");
     let all = json!({
         "llm_model": "m", "llm_base_url": "http://h", "llm_api_key": "key-llm", "search_api_key": "key-search",
@@ -94,7 +107,7 @@ async fn stored_values_are_kept_when_new_ones_are_null() {
     assert_eq!((&kept["llm_api_key_set"], &kept["search_api_key_set"]), (&json!(true), &json!(true)));
     assert_eq!((&kept["user_consents_to_analytics"], &kept["language"]), (&json!(false), &json!("en")));
     assert_eq!(kept["max_iterations"], Value::Null, "another field is replaced");
-    let profile = profiles.load(&UserId::single()).await.unwrap();
+    let profile = profiles.load(None).await.unwrap();
     assert_eq!(profile.settings.unwrap().llm_api_key.unwrap().expose_secret(), "key-llm");
 
     save(&profiles, json!({"llm_api_key": "", "llm_base_url": "", "search_api_key": " "})).await.unwrap();
@@ -120,29 +133,29 @@ async fn settings_are_rejected_with_their_field() {
         let error = save(&profiles, settings).await.unwrap_err();
         assert_eq!(field(&error), expected, "{error}");
     }
-    assert!(profiles.settings(&UserId::single()).await.is_err(), "nothing is stored");
+    assert!(profiles.settings(None).await.is_err(), "nothing is stored");
 }
 
 #[tokio::test]
 async fn secret_is_added_renamed_and_removed() {
     let (profiles, _) = profiles();
-    let user = UserId::single();
+    let user = None;
     add_secret(&profiles, "TOKEN", "a long value").await.unwrap();
     let twice = add_secret(&profiles, "TOKEN", "another value").await.unwrap_err();
     assert!(matches!(twice, ProfileError::SecretExists(_)), "{twice}");
     add_secret(&profiles, "OTHER", "other value").await.unwrap();
     let rename = |name: &'static str| parse(json!({"name": name, "description": "for tests"}));
-    let taken = profiles.update_secret(&user, "TOKEN", rename("OTHER")).await.unwrap_err();
+    let taken = profiles.update_secret(user, "TOKEN", rename("OTHER")).await.unwrap_err();
     assert!(matches!(taken, ProfileError::SecretExists(_)), "{taken}");
-    profiles.update_secret(&user, "TOKEN", rename("RENAMED")).await.unwrap();
-    let profile = profiles.load(&user).await.unwrap();
+    profiles.update_secret(user, "TOKEN", rename("RENAMED")).await.unwrap();
+    let profile = profiles.load(user).await.unwrap();
     let secret = &profile.secrets["RENAMED"];
     assert_eq!((secret.value.expose_secret(), &*secret.description), ("a long value", "for tests"));
     assert_eq!(profile.secrets.keys().collect::<Vec<_>>(), ["OTHER", "RENAMED"]);
-    profiles.remove_secret(&user, "RENAMED").await.unwrap();
+    profiles.remove_secret(user, "RENAMED").await.unwrap();
     for error in [
-        profiles.remove_secret(&user, "RENAMED").await.unwrap_err(),
-        profiles.update_secret(&user, "TOKEN", rename("X")).await.unwrap_err(),
+        profiles.remove_secret(user, "RENAMED").await.unwrap_err(),
+        profiles.update_secret(user, "TOKEN", rename("X")).await.unwrap_err(),
     ] {
         assert!(matches!(error, ProfileError::UnknownSecret(_)), "{error}");
     }
@@ -173,25 +186,25 @@ async fn secret_is_rejected_when_it_cannot_be_used() {
 #[tokio::test]
 async fn git_tokens_are_merged_by_provider() {
     let (profiles, _) = profiles();
-    let user = UserId::single();
-    let add = |json| profiles.add_git_tokens(&user, parse(json));
+    let user = None;
+    let add = |json| profiles.add_git_tokens(user, parse(json));
     add(json!({"provider_tokens": {"github": {"token": "token-github"}, "gitlab": {"token": "token-gitlab"}}}))
         .await
         .unwrap();
     // An empty token keeps the stored one, and does not create one.
     let hosts = json!({"provider_tokens": {"gitlab": {"token": "", "host": "git.example"}, "bitbucket": {"host": "x"}}});
     add(hosts).await.unwrap();
-    let tokens = profiles.load(&user).await.unwrap().git_tokens;
+    let tokens = profiles.load(user).await.unwrap().git_tokens;
     assert_eq!(tokens.keys().collect::<Vec<_>>(), [&GitProvider::GitHub, &GitProvider::GitLab]);
     assert_eq!(tokens[&GitProvider::GitLab].token.expose_secret(), "token-gitlab");
     // Tokens are no settings.
-    assert!(profiles.settings(&user).await.is_err());
+    assert!(profiles.settings(user).await.is_err());
     save(&profiles, json!({})).await.unwrap();
     assert_eq!(
         info(&profiles).await["provider_tokens_set"],
         json!({"github": null, "gitlab": "git.example"})
     );
-    profiles.remove_git_tokens(&user).await.unwrap();
+    profiles.remove_git_tokens(user).await.unwrap();
     assert_eq!(info(&profiles).await["provider_tokens_set"], json!({}));
 }
 
@@ -215,7 +228,7 @@ async fn concurrent_changes_are_all_stored() {
     for added in futures_util::future::join_all(changes).await {
         added.unwrap();
     }
-    assert_eq!(profiles.load(&UserId::single()).await.unwrap().secrets.len(), names.len());
+    assert_eq!(profiles.load(None).await.unwrap().secrets.len(), names.len());
 }
 
 #[tokio::test]
@@ -224,14 +237,14 @@ async fn profile_is_bounded_and_not_printed() {
     save(&profiles, json!({"llm_api_key": "hunter2hunter2"})).await.unwrap();
     add_secret(&profiles, "A", "hunter2hunter2").await.unwrap();
     let request = json!({"provider_tokens": {"github": {"token": "hunter2hunter2"}}});
-    profiles.add_git_tokens(&UserId::single(), parse(request)).await.unwrap();
-    let profile = profiles.load(&UserId::single()).await.unwrap();
+    profiles.add_git_tokens(None, parse(request)).await.unwrap();
+    let profile = profiles.load(None).await.unwrap();
     assert!(!format!("{profile:?}").contains("hunter2"), "{profile:?}");
     let mut errors = Vec::new();
     for number in 0..128 {
         let secret =
             json!({"name": format!("B{number}"), "value": "a long value", "description": "x".repeat(4096)});
-        errors.extend(profiles.add_secret(&UserId::single(), parse(secret)).await.err());
+        errors.extend(profiles.add_secret(None, parse(secret)).await.err());
     }
     assert!(errors.iter().any(|error| field(error) == "body"), "{errors:?}");
 }
@@ -240,9 +253,27 @@ async fn profile_is_bounded_and_not_printed() {
 async fn unreadable_document_is_an_error_that_quotes_nothing() {
     let (profiles, store) = profiles();
     for content in [r#"{"secrets": "hunter2hunter2"}"#, "hunter2", ""] {
-        store.documents.lock().unwrap().insert("single".to_owned(), (1, content.into()));
-        let error = profiles.load(&UserId::single()).await.unwrap_err();
+        store.documents.lock().unwrap().insert(None, (1, content.into()));
+        let error = profiles.load(None).await.unwrap_err();
         assert!(matches!(error, ProfileError::Store(_)), "{error}");
         assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_user_has_a_profile_until_it_is_removed() {
+    let (profiles, _) = profiles();
+    let [ada, ben] = ["ada", "ben"].map(|name| name.parse::<UserId>().unwrap());
+    for owner in [None, Some(&ada), Some(&ben)] {
+        let value = owner.map_or("operator", UserId::as_str);
+        let secret = parse(json!({"name": "OWN", "value": format!("value of {value}")}));
+        profiles.add_secret(owner, secret).await.unwrap();
+    }
+    profiles.remove(&ben).await.unwrap();
+    for (owner, expected) in
+        [(None, Some("value of operator")), (Some(&ada), Some("value of ada")), (Some(&ben), None)]
+    {
+        let secrets = profiles.load(owner).await.unwrap().secrets;
+        assert_eq!(secrets.get("OWN").map(|secret| secret.value.expose_secret()), expected);
     }
 }

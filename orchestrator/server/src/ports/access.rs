@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use accounts::Credential;
 use cookie::{Cookie, SameSite};
 use http::{HeaderMap, Uri};
 
@@ -21,6 +22,10 @@ const TOKEN_PARAMETER: &str = "glovebox-token";
 /// The cookie of a port.
 pub(super) const PORT_COOKIE: &str = "glovebox-port";
 
+/// What links and cookies are signed for.
+const LINK: &str = "link";
+const COOKIE: &str = "cookie";
+
 /// Signs links and cookies of ports.
 pub(super) struct PortAccess<'a> {
     pub(super) signatures: &'a TimedSignatures,
@@ -28,21 +33,20 @@ pub(super) struct PortAccess<'a> {
 }
 
 impl PortAccess<'_> {
-    /// Returns a link to the port. `None` if it has no host name.
-    pub(super) fn link(&self, hosts: &PortHosts) -> Option<String> {
-        let token = self.signatures.sign(&self.purpose("link"), TOKEN_LIFETIME);
+    /// Returns a link to the port for the caller with this credential. `None` if it has no host name.
+    pub(super) fn link(&self, hosts: &PortHosts, credential: &Credential) -> Option<String> {
+        let token = self.sign(LINK, credential, TOKEN_LIFETIME);
         Some(format!("{}/?{TOKEN_PARAMETER}={token}", hosts.url(self.target)?))
     }
 
-    /// Whether the headers have the cookie of the port.
-    pub(super) fn has_cookie(&self, headers: &HeaderMap) -> bool {
-        let purpose = self.purpose("cookie");
-        cookies::named(headers, PORT_COOKIE).any(|cookie| self.signatures.is_valid(&purpose, cookie.value()))
+    /// Returns the credential whose caller got the cookie of the port. `None` if the headers have no valid one.
+    pub(super) fn accept_cookie(&self, headers: &HeaderMap) -> Option<Credential> {
+        cookies::named(headers, PORT_COOKIE).find_map(|cookie| self.verify(COOKIE, cookie.value()))
     }
 
-    /// Returns the cookie of the port.
-    pub(super) fn cookie(&self, hosts: &PortHosts) -> Cookie<'static> {
-        let value = self.signatures.sign(&self.purpose("cookie"), COOKIE_LIFETIME);
+    /// Returns the cookie of the port for the caller with this credential.
+    pub(super) fn cookie(&self, hosts: &PortHosts, credential: &Credential) -> Cookie<'static> {
+        let value = self.sign(COOKIE, credential, COOKIE_LIFETIME);
         let cookie = cookies::build(PORT_COOKIE, value, COOKIE_LIFETIME);
         if !hosts.is_secure() {
             return cookie.build();
@@ -51,21 +55,32 @@ impl PortAccess<'_> {
         cookie.secure(true).same_site(SameSite::None).partitioned(true).build()
     }
 
-    /// Returns path and query without the token if they have a valid one.
-    pub(super) fn accept_token(&self, uri: &Uri) -> Option<String> {
-        let purpose = self.purpose("link");
+    /// Returns path and query without the token, and the credential whose caller got the link. `None` without a valid token.
+    pub(super) fn accept_token(&self, uri: &Uri) -> Option<(String, Credential)> {
         let pairs: Vec<_> = form_urlencoded::parse(uri.query()?.as_bytes()).collect();
-        let is_token = |name: &str| name == TOKEN_PARAMETER;
-        pairs.iter().find(|(name, value)| is_token(name) && self.signatures.is_valid(&purpose, value))?;
-        let rest = pairs.iter().filter(|(name, _)| !is_token(name));
+        let (tokens, rest): (Vec<_>, Vec<_>) = pairs.iter().partition(|(name, _)| name == TOKEN_PARAMETER);
+        let credential = tokens.iter().find_map(|(_, token)| self.verify(LINK, token))?;
         let rest = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
         let separator = if rest.is_empty() { "" } else { "?" };
         // One slash: two would lead to another host.
-        Some(format!("/{}{separator}{rest}", uri.path().trim_start_matches('/')))
+        Some((format!("/{}{separator}{rest}", uri.path().trim_start_matches('/')), credential))
     }
 
-    fn purpose(&self, kind: &str) -> String {
-        format!("{kind} of port {} of {}", self.target.port, self.target.conversation)
+    /// Signs access for a credential. It is valid only as long as the credential is, which the caller of this module checks.
+    fn sign(&self, kind: &str, credential: &Credential, lifetime: Duration) -> String {
+        let credential = credential.to_string();
+        format!("{credential}.{}", self.signatures.sign(&self.purpose(kind, &credential), lifetime))
+    }
+
+    fn verify(&self, kind: &str, token: &str) -> Option<Credential> {
+        let (credential, signature) = token.split_once('.')?;
+        let is_valid = self.signatures.is_valid(&self.purpose(kind, credential), signature);
+        is_valid.then(|| credential.parse().ok())?
+    }
+
+    fn purpose(&self, kind: &str, credential: &str) -> String {
+        let SandboxPort { conversation, port } = self.target;
+        format!("{kind} of {credential} to port {port} of {conversation}")
     }
 }
 
@@ -82,17 +97,21 @@ mod tests {
         let [own, other] = [80, 81].map(|port| SandboxPort { conversation: "a".parse().unwrap(), port });
         let [own, other] = [&own, &other].map(|target| PortAccess { signatures: &signatures, target });
         let hosts = PortHosts::localhost(3000);
-        let link: Uri = own.link(&hosts).unwrap().parse().unwrap();
-        assert_eq!(own.accept_token(&link).as_deref(), Some("/"));
+        let credential = Credential::Key("0123456789ab".parse().unwrap());
+        let link: Uri = own.link(&hosts, &credential).unwrap().parse().unwrap();
+        assert_eq!(own.accept_token(&link), Some(("/".to_owned(), credential.clone())));
         assert_eq!(other.accept_token(&link), None);
         let more: Uri = format!("//evil.example/a?x=1&{}&y=%26", link.query().unwrap()).parse().unwrap();
-        assert_eq!(own.accept_token(&more).as_deref(), Some("/evil.example/a?x=1&y=%26"));
-        let cookie = own.cookie(&hosts).stripped().to_string();
-        let headers = HeaderMap::from_iter([(header::COOKIE, cookie.parse().unwrap())]);
-        assert!(own.has_cookie(&headers) && !other.has_cookie(&headers));
+        assert_eq!(own.accept_token(&more).unwrap().0, "/evil.example/a?x=1&y=%26");
+        let cookie = own.cookie(&hosts, &credential).stripped().to_string();
+        let headers = |cookie: &str| HeaderMap::from_iter([(header::COOKIE, cookie.parse().unwrap())]);
+        assert_eq!(own.accept_cookie(&headers(&cookie)), Some(credential.clone()));
+        assert_eq!(other.accept_cookie(&headers(&cookie)), None);
+        // The signature is of this key.
+        let forged = cookie.replace(&credential.to_string(), "operator");
+        assert_eq!(own.accept_cookie(&headers(&forged)), None);
         // A link is no cookie.
         let token = link.query().unwrap().split_once('=').unwrap().1;
-        let headers = format!("{PORT_COOKIE}={token}").parse().unwrap();
-        assert!(!own.has_cookie(&HeaderMap::from_iter([(header::COOKIE, headers)])));
+        assert_eq!(own.accept_cookie(&headers(&format!("{PORT_COOKIE}={token}"))), None);
     }
 }

@@ -10,10 +10,13 @@ mod host;
 use std::sync::Arc;
 use std::time::Duration;
 
+use accounts::{Caller, Credential};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use conversations::ConversationsError;
+use cookie::Cookie;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header};
 use hyper::client::conn::http1;
@@ -23,8 +26,8 @@ use tokio::io::copy_bidirectional;
 use tokio::time::timeout;
 
 use crate::error::ApiError;
-use crate::origin;
 use crate::state::ServerState;
+use crate::{auth, origin};
 use access::PortAccess;
 pub use host::PortHosts;
 use host::SandboxPort;
@@ -37,62 +40,105 @@ pub(crate) async fn serve(State(state): State<Arc<ServerState>>, request: Reques
     let host = origin::host(request.uri(), request.headers());
     let target = host.as_ref().and_then(|host| Some((state.port_hosts.find(host)?, host.clone())));
     let Some((target, host)) = target else { return next.run(request).await };
-    match admit(&state, &target, &host, &request) {
-        Admission::Forward => {
-            let forwarded = forward(&state, &target, &host, request).await;
-            forwarded.unwrap_or_else(axum::response::IntoResponse::into_response)
+    let served = async {
+        match admit(&state, &target, &host, request.uri(), request.headers()).await? {
+            Admission::Forward(caller) => forward(&state, caller, &target, &host, request).await,
+            Admission::Redirect { cookie, path } => {
+                let headers = [(header::SET_COOKIE, cookie.to_string()), (header::LOCATION, path)];
+                Ok((StatusCode::SEE_OTHER, headers).into_response())
+            }
         }
-        Admission::Respond(response) => response,
-    }
+    };
+    served.await.unwrap_or_else(ApiError::into_response)
 }
 
-/// Returns a link to a port of a conversation's sandbox, which is valid for some minutes. `None` if the id of the conversation
-/// cannot be in a host name.
-pub(crate) fn link(state: &ServerState, conversation: &ConversationId, port: u16) -> Option<String> {
+/// Returns a link to a port of a conversation's sandbox, which is valid for some minutes, and as long as the key or the session of
+/// the caller. `None` if the id of the conversation cannot be in a host name.
+pub(crate) fn link(
+    state: &ServerState,
+    caller: &Caller,
+    conversation: &ConversationId,
+    port: u16,
+) -> Option<String> {
     let target = SandboxPort { conversation: conversation.clone(), port };
-    PortAccess { signatures: &state.signatures, target: &target }.link(&state.port_hosts)
+    let access = PortAccess { signatures: &state.signatures, target: &target };
+    access.link(&state.port_hosts, &caller.credential)
 }
 
 /// What to do with a request to a port.
 enum Admission {
-    Forward,
-    Respond(Response),
+    Forward(Caller),
+    /// A link with a token leads to the same address with a cookie instead.
+    Redirect {
+        cookie: Cookie<'static>,
+        path: String,
+    },
 }
 
-/// Decides whether a request may reach a port. A link with a token leads to the same address with a cookie instead.
-fn admit(state: &ServerState, target: &SandboxPort, host: &Authority, request: &Request) -> Admission {
-    let (headers, access) = (request.headers(), PortAccess { signatures: &state.signatures, target });
+/// Decides whether a request may reach a port.
+///
+/// # Errors
+/// [`ApiError::ForeignOrigin`], [`ApiError::NoPortCookie`], or an error of the store.
+async fn admit(
+    state: &ServerState,
+    target: &SandboxPort,
+    host: &Authority,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Admission, ApiError> {
+    let access = PortAccess { signatures: &state.signatures, target };
     if !origin::is_same_origin(headers, host) {
-        return Admission::Respond(ApiError::ForeignOrigin.into_response());
+        return Err(ApiError::ForeignOrigin);
     }
-    if let Some(path) = access.accept_token(request.uri()) {
-        let cookie = access.cookie(&state.port_hosts).to_string();
-        let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, path)];
-        return Admission::Respond((StatusCode::SEE_OTHER, headers).into_response());
+    if let Some((path, credential)) = access.accept_token(uri) {
+        require_access(state, &credential, target).await?;
+        return Ok(Admission::Redirect { cookie: access.cookie(&state.port_hosts, &credential), path });
     }
-    match state.key.is_in(headers) || access.has_cookie(headers) {
-        true => Admission::Forward,
-        false => Admission::Respond(ApiError::NoPortCookie.into_response()),
+    let with_key = match auth::key_in(headers) {
+        Some(key) => state.authenticator.with_key(key).await?.map(|caller| caller.credential),
+        None => None,
+    };
+    let credential = with_key.or_else(|| access.accept_cookie(headers)).ok_or(ApiError::NoPortCookie)?;
+    require_access(state, &credential, target).await.map(Admission::Forward)
+}
+
+/// Returns the caller with a credential that was valid earlier, if the caller may still reach the port. All errors are the same, so
+/// that none tells whether another user has such a conversation.
+async fn require_access(
+    state: &ServerState,
+    credential: &Credential,
+    target: &SandboxPort,
+) -> Result<Caller, ApiError> {
+    let caller = state.authenticator.with_credential(credential).await?;
+    let caller = caller.filter(Caller::can_write).ok_or(ApiError::NoPortCookie)?;
+    match state.authorize(&caller, &target.conversation).await {
+        Err(ApiError::Conversations(ConversationsError::Unknown(_))) => Err(ApiError::NoPortCookie),
+        authorized => authorized.map(|()| caller),
     }
 }
 
 /// Forwards a request, on a connection of its own.
 async fn forward(
-    state: &ServerState,
+    state: &Arc<ServerState>,
+    caller: Caller,
     target: &SandboxPort,
     host: &Authority,
     mut request: Request,
 ) -> Result<Response, ApiError> {
+    let has_own_token = match auth::bearer_token(request.headers()) {
+        Some(token) => state.authenticator.with_key(token).await?.is_some(),
+        None => false,
+    };
     let conversations = state.conversations.conversations();
     let stream = conversations.connect_port(&target.conversation, target.port).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ApiError::Program)?;
     // Ends with the response, or when the client is gone.
-    spawn_until_shutdown(state, async move { drop(connection.with_upgrades().await) });
+    spawn_until_revoked(state, &caller, async move { drop(connection.with_upgrades().await) });
 
     let scheme = state.port_hosts.scheme();
     let upgrade = request.headers().get(header::UPGRADE).cloned();
     let client = upgrade.as_ref().map(|_| hyper::upgrade::on(&mut request));
-    headers::to_program(request.headers_mut(), target.port, scheme, host, &state.key);
+    headers::to_program(request.headers_mut(), target.port, scheme, host, has_own_token);
     set_upgrade(request.headers_mut(), upgrade);
     let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
@@ -109,17 +155,23 @@ async fn forward(
         && let Some(client) = client
     {
         let program = hyper::upgrade::on(&mut response);
-        spawn_until_shutdown(state, copy_upgraded(client, program));
+        spawn_until_revoked(state, &caller, copy_upgraded(client, program));
         set_upgrade(response.headers_mut(), upgrade);
     }
     Ok(response.map(Body::new))
 }
 
-fn spawn_until_shutdown(state: &ServerState, work: impl Future<Output = ()> + Send + 'static) {
-    let shutdown = state.streams.clone().cancelled_owned();
+/// Runs until the work ends, the server shuts down, or the key or the session of the caller is no longer valid.
+fn spawn_until_revoked(
+    state: &Arc<ServerState>,
+    caller: &Caller,
+    work: impl Future<Output = ()> + Send + 'static,
+) {
+    let (state, caller) = (Arc::clone(state), caller.clone());
     tokio::spawn(async move {
         tokio::select! {
-            () = shutdown => {}
+            () = state.streams.cancelled() => {}
+            () = state.until_revoked(&caller) => {}
             () = work => {}
         }
     });

@@ -6,18 +6,18 @@ use axum::Json;
 use axum::extract::State;
 use conversations::{ConversationEntry, ConversationFilter, ConversationRequest, ConversationsError};
 use engine::replay::Trajectory;
-use protocol::Event;
 use protocol::action::MessageAction;
 use protocol::client_api::{
     ConversationInfo, ConversationPage, ConversationReply, ExperimentConfig, NewConversation,
     StartConversation, TitleChange,
 };
 use protocol::record::FeedbackGiven;
+use protocol::{ConversationId, Event, UserId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, JsonBody, QueryParameters};
+use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller};
 use crate::state::ServerState;
 use crate::view;
 
@@ -47,16 +47,17 @@ impl Default for ListQuery {
 
 pub(super) async fn create(
     State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
     JsonBody(request): JsonBody<NewConversation>,
 ) -> Result<Json<ConversationReply>, ApiError> {
-    let request = to_request(request)?;
+    let request = to_request(request, caller.user)?;
     let id = state.conversations.create(request).await?;
     let status = view::conversation_state(&state, &id);
     Ok(Json(ConversationReply::new(id, status)))
 }
 
 /// Checks a request for a new conversation. Fields that are not supported are rejected rather than ignored.
-fn to_request(request: NewConversation) -> Result<ConversationRequest, ApiError> {
+fn to_request(request: NewConversation, owner: Option<UserId>) -> Result<ConversationRequest, ApiError> {
     let unsupported = [
         ("suggested_task", request.suggested_task),
         ("create_microagent", request.create_microagent),
@@ -78,6 +79,7 @@ fn to_request(request: NewConversation) -> Result<ConversationRequest, ApiError>
         return Err(ApiError::invalid("initial_user_msg", "the trajectory in replay_json has the messages"));
     }
     Ok(ConversationRequest {
+        owner,
         message: content.map(|content| MessageAction { content, image_urls, ..Default::default() }),
         instructions: request.conversation_instructions,
         repository: request.repository.filter(|name| !name.is_empty()),
@@ -86,8 +88,10 @@ fn to_request(request: NewConversation) -> Result<ConversationRequest, ApiError>
     })
 }
 
+/// Lists the conversations of a user, or all for the operator.
 pub(super) async fn list(
     State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
     QueryParameters(query): QueryParameters<ListQuery>,
 ) -> Result<Json<ConversationPage>, ApiError> {
     if !(1..=MAX_PAGE_SIZE).contains(&query.limit) {
@@ -100,6 +104,7 @@ pub(super) async fn list(
     let before = query.page_id.as_deref().map(str::parse).transpose();
     let filter = ConversationFilter {
         repository: query.selected_repository,
+        owner: caller.user,
         before: before.map_err(|error| ApiError::invalid("page_id", error))?,
         limit: Some(query.limit + 1),
         ..ConversationFilter::default()
@@ -114,10 +119,20 @@ pub(super) async fn list(
 
 pub(super) async fn find(
     State(state): State<Arc<ServerState>>,
-    ConversationPath(id): ConversationPath,
+    path: Result<ConversationPath, ApiError>,
 ) -> Result<Json<Option<ConversationInfo>>, ApiError> {
+    let Some(id) = known(path)? else { return Ok(Json(None)) };
     let entry = state.conversations.conversations().entry(&id).await?;
     Ok(Json(entry.and_then(|entry| view::conversation_info(&state, &entry))))
+}
+
+/// Returns the conversation of a path. `None` if the caller can see none of this id.
+fn known(path: Result<ConversationPath, ApiError>) -> Result<Option<ConversationId>, ApiError> {
+    match path {
+        Ok(ConversationPath(id)) => Ok(Some(id)),
+        Err(ApiError::Conversations(ConversationsError::Unknown(_))) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 pub(super) async fn rename(
@@ -134,8 +149,9 @@ pub(super) async fn rename(
 
 pub(super) async fn delete(
     State(state): State<Arc<ServerState>>,
-    ConversationPath(id): ConversationPath,
+    path: Result<ConversationPath, ApiError>,
 ) -> Result<Json<bool>, ApiError> {
+    let Some(id) = known(path)? else { return Ok(Json(false)) };
     match state.conversations.delete(&id).await {
         Ok(()) => Ok(Json(true)),
         Err(ConversationsError::Unknown(_)) => Ok(Json(false)),

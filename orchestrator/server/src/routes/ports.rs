@@ -9,15 +9,18 @@ use conversations::{ConversationsError, PortError};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::extract::ConversationPath;
-use crate::ports;
+use crate::extract::{ConversationPath, RequestCaller};
 use crate::state::ServerState;
+use crate::{auth, ports};
 
-/// Links to the ports with a listener, each with its number. None while there is no sandbox.
+/// Links to the ports with a listener, each with its number. None while there is no sandbox. A caller who may only read gets no
+/// link, because a request to a program can change what it likes.
 pub(super) async fn web_hosts(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Json<Value>, ApiError> {
+    auth::require_write(&caller)?;
     let listening = match state.conversations.conversations().ports(&id).await {
         Err(PortError::Conversation(
             ConversationsError::NotRunning(_) | ConversationsError::NoSandbox(_),
@@ -26,7 +29,7 @@ pub(super) async fn web_hosts(
     };
     let ports = listening.iter().map(|listening| listening.port);
     let hosts: BTreeMap<_, _> =
-        ports.filter_map(|port| Some((ports::link(&state, &id, port)?, port))).collect();
+        ports.filter_map(|port| Some((ports::link(&state, &caller, &id, port)?, port))).collect();
     Ok(Json(json!({"hosts": hosts})))
 }
 

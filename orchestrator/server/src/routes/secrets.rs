@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, State};
 use axum::routing::{get, put};
 use axum::{Json, Router};
-use conversations::UserId;
 use http::StatusCode;
 use http::request::Parts;
 use protocol::client_api::{NewSecret, SecretInfo, SecretList, SecretUpdate};
@@ -13,7 +12,7 @@ use serde_json::Value;
 
 use super::settings::{MAX_BODY_BYTES, message};
 use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::extract::{JsonBody, RequestCaller};
 use crate::state::ServerState;
 
 pub(super) fn router() -> Router<Arc<ServerState>> {
@@ -35,8 +34,11 @@ impl<S: Send + Sync> FromRequestParts<S> for SecretPath {
     }
 }
 
-async fn list(State(state): State<Arc<ServerState>>) -> Result<Json<SecretList>, ApiError> {
-    let profile = state.profiles.load(&UserId::single()).await?;
+async fn list(
+    State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
+) -> Result<Json<SecretList>, ApiError> {
+    let profile = state.profiles.load(caller.user.as_ref()).await?;
     let secrets = profile.secrets.into_iter();
     let custom_secrets = secrets.map(|(name, secret)| SecretInfo { name, description: secret.description });
     Ok(Json(SecretList { custom_secrets: custom_secrets.collect() }))
@@ -44,25 +46,28 @@ async fn list(State(state): State<Arc<ServerState>>) -> Result<Json<SecretList>,
 
 async fn create(
     State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
     JsonBody(secret): JsonBody<NewSecret>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    state.profiles.add_secret(&UserId::single(), secret).await?;
+    state.profiles.add_secret(caller.user.as_ref(), secret).await?;
     Ok((StatusCode::CREATED, message("Secret created")))
 }
 
 async fn update(
     State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
     SecretPath(name): SecretPath,
     JsonBody(update): JsonBody<SecretUpdate>,
 ) -> Result<Json<Value>, ApiError> {
-    state.profiles.update_secret(&UserId::single(), &name, update).await?;
+    state.profiles.update_secret(caller.user.as_ref(), &name, update).await?;
     Ok(message("Secret updated"))
 }
 
 async fn remove(
     State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
     SecretPath(name): SecretPath,
 ) -> Result<Json<Value>, ApiError> {
-    state.profiles.remove_secret(&UserId::single(), &name).await?;
+    state.profiles.remove_secret(caller.user.as_ref(), &name).await?;
     Ok(message("Secret removed"))
 }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use conversations::UserId;
 use protocol::client_api::{GitTokensRequest, UserSettings, UserSettingsInfo};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::extract::{JsonBody, RequestCaller};
 use crate::state::ServerState;
 
 /// Maximum size of a body. All settings together are smaller.
@@ -24,28 +23,36 @@ pub(super) fn router() -> Router<Arc<ServerState>> {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
 }
 
-async fn find(State(state): State<Arc<ServerState>>) -> Result<Json<UserSettingsInfo>, ApiError> {
-    Ok(Json(state.profiles.settings(&UserId::single()).await?))
+async fn find(
+    State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
+) -> Result<Json<UserSettingsInfo>, ApiError> {
+    Ok(Json(state.profiles.settings(caller.user.as_ref()).await?))
 }
 
 async fn save(
     State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
     JsonBody(settings): JsonBody<UserSettings>,
 ) -> Result<Json<Value>, ApiError> {
-    state.profiles.save_settings(&UserId::single(), settings).await?;
+    state.profiles.save_settings(caller.user.as_ref(), settings).await?;
     Ok(message("Settings stored"))
 }
 
 async fn add_git_providers(
     State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
     JsonBody(request): JsonBody<GitTokensRequest>,
 ) -> Result<Json<Value>, ApiError> {
-    state.profiles.add_git_tokens(&UserId::single(), request).await?;
+    state.profiles.add_git_tokens(caller.user.as_ref(), request).await?;
     Ok(message("Git providers stored"))
 }
 
-async fn unset_provider_tokens(State(state): State<Arc<ServerState>>) -> Result<Json<Value>, ApiError> {
-    state.profiles.remove_git_tokens(&UserId::single()).await?;
+async fn unset_provider_tokens(
+    State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
+) -> Result<Json<Value>, ApiError> {
+    state.profiles.remove_git_tokens(caller.user.as_ref()).await?;
     Ok(message("Git provider tokens removed"))
 }
 

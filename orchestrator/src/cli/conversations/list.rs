@@ -88,6 +88,7 @@ fn to_json(entry: &ConversationEntry) -> Value {
         "interrupted": entry.status() == ConversationStatus::Interrupted,
         "model": overview.map(model),
         "cost": overview.map(Overview::cost),
+        "owner": overview.and_then(|overview| overview.owner.as_ref()),
         "folder": overview.and_then(|overview| overview.folder.as_deref()),
         "events": summary.map(|summary| summary.events),
         "created_at": summary.map(|summary| &summary.created_at),

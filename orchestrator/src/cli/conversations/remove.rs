@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use clap_complete::engine::ArgValueCompleter;
 use conversations::{ConversationSelector, Conversations, ConversationsError, DeleteMode, HostError};
-use jiff::{Span, SpanRelativeTo};
 use protocol::ConversationId;
 
-use crate::cli::{candidates, print};
+use crate::cli::{candidates, duration_argument, print};
 use crate::compose::{self, StateDir};
 use crate::config::{Config, UnknownRuntime};
 use crate::exit::{Exit, UsageError};
@@ -27,7 +26,7 @@ pub(in crate::cli) struct RemoveArguments {
     ids: Vec<ConversationId>,
 
     /// Remove all conversations whose last event is older than this, such as 12h, 30d or 8w.
-    #[arg(long, value_name = "TIME", value_parser = parse_age)]
+    #[arg(long, value_name = "TIME", value_parser = duration_argument::parse)]
     older_than: Option<Duration>,
 
     /// Do not ask for confirmation.
@@ -121,27 +120,4 @@ fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
     let conversations = if count == 1 { "conversation" } else { "conversations" };
     let question = format!("Remove {count} {conversations} with sandboxes and workspaces? [y/N] ");
     Ok(matches!(terminal_input::ask(&question)?.to_lowercase().as_str(), "y" | "yes"))
-}
-
-/// Parses a time such as `30d` or `1w 12h`.
-fn parse_age(text: &str) -> Result<Duration, String> {
-    let span: Span = text.parse().map_err(|_| "expected a time such as 12h, 30d or 8w".to_owned())?;
-    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours());
-    let duration = duration.map_err(|_| "expected weeks, days, hours, minutes or seconds".to_owned())?;
-    duration.try_into().map_err(|_| "expected a time that is not negative".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_is_parsed_with_its_unit() {
-        for (text, expected) in [("30d", 2_592_000), ("12h", 43_200), ("8w", 4_838_400), ("1d 1s", 86_401)] {
-            assert_eq!(parse_age(text), Ok(Duration::from_secs(expected)), "{text}");
-        }
-        for text in ["", "30", "d", "1y", "2mo", "-1d", "soon"] {
-            assert!(parse_age(text).is_err(), "{text}");
-        }
-    }
 }

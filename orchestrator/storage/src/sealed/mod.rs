@@ -143,6 +143,14 @@ impl SealedDocuments {
         self.run("write", name, move |inner, name| inner.write(name, revision, &content)).await
     }
 
+    /// Removes a document. Succeeds if there is none.
+    ///
+    /// # Errors
+    /// [`SealedError::Storage`].
+    pub async fn remove(&self, name: &str) -> Result<(), SealedError> {
+        self.run("remove", name, |inner, name| inner.remove(name)).await
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -206,6 +214,11 @@ impl Inner {
             Ok(false) => Err(SealedError::Conflict(name.to_owned())),
             Err(error) => Err(storage("write", name, error)),
         }
+    }
+
+    fn remove(&self, name: &str) -> Result<(), SealedError> {
+        let removed = self.connection().execute("DELETE FROM documents WHERE name = ?1", [name]);
+        removed.map(drop).map_err(|error| storage("remove", name, error))
     }
 
     fn connection(&self) -> std::sync::MutexGuard<'_, Connection> {

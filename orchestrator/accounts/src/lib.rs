@@ -1,0 +1,28 @@
+//! Users of a server, the API keys that they authenticate with, and the sessions of their browsers.
+//!
+//! [`Users`] administers users and keys. [`Authenticator`] finds the [`Caller`] of a request by its key or session. Both read the
+//! store each time, so that another process can add and revoke keys while a server runs.
+//!
+//! The operator is no user: the operator's key is in the configuration of the server, guards everything, and works without any
+//! user. A key is shown once. Its hash is stored, and finds it again: keys are random and 256 bits long, so that a fast
+//! hash suffices.
+//!
+//! Knows no adapter: the store is an [`AccountStore`].
+
+mod authenticator;
+mod caller;
+mod error;
+mod key;
+mod secret_hash;
+mod store;
+mod time;
+mod users;
+
+pub use authenticator::{Authenticator, MAX_SESSIONS, SESSION_LIFETIME};
+pub use caller::{Caller, Credential, InvalidCredential};
+pub use error::AccountError;
+pub use key::{InvalidKeyId, Key, KeyId, KeyScope, NewKey};
+pub use secret_hash::SecretHash;
+pub use store::{AccountStore, Session, StoreFailure, User};
+pub use time::unix_now;
+pub use users::{MAX_KEYS, Users};

@@ -1,0 +1,147 @@
+//! Users, keys and sessions in a SQLite file of their own, next to the event logs of a single host.
+//!
+//! Several processes may use the same file: a command line adds and revokes keys while a server reads them. Each change is one
+//! transaction, and is synced before it returns, so that a revoked key stays revoked after a power failure.
+
+mod keys;
+mod sessions;
+mod users;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use accounts::{AccountStore, Key, KeyId, SecretHash, Session, StoreFailure, User};
+use async_trait::async_trait;
+use protocol::UserId;
+use rusqlite::Connection;
+
+use crate::sqlite::Durability;
+use crate::sqlite::migrations;
+use crate::sqlite::open::{Location, OpenError};
+
+const MIGRATIONS: &[&str] = &[include_str!("../../migrations/accounts/0001_users.sql")];
+
+/// Users, keys and sessions in a SQLite file. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SqliteAccounts {
+    /// A blocking mutex: it is locked only on threads that may block.
+    connection: Arc<Mutex<Connection>>,
+}
+
+impl SqliteAccounts {
+    /// Opens the file. Creates it (mode 0600), its folder (mode 0700) and its tables if they do not exist.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open(file: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        let file = file.into();
+        let subject = file.clone();
+        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(file)).await;
+        opened.unwrap_or_else(|source| Err(OpenError::Aborted { file: subject, source }))
+    }
+
+    fn open_blocking(file: PathBuf) -> Result<Self, OpenError> {
+        let location = Location::new(file, Durability::PowerCut);
+        location.create()?;
+        let mut connection = location.connect()?;
+        location.check_writable(&connection)?;
+        migrations::apply(&mut connection, &location, MIGRATIONS)?;
+        Ok(Self { connection: Arc::new(Mutex::new(connection)) })
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        run: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreFailure> {
+        let shared = Arc::clone(&self.connection);
+        // A panic rolls its transaction back.
+        let run = move || run(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+        let failed = |source| StoreFailure { operation, source };
+        match tokio::task::spawn_blocking(run).await {
+            Ok(result) => result.map_err(|error| failed(error.into())),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+}
+
+#[async_trait]
+impl AccountStore for SqliteAccounts {
+    async fn put_user(&self, name: &UserId, now: u64) -> Result<(), StoreFailure> {
+        let name = name.clone();
+        self.run("add a user", move |connection| users::put(connection, &name, now)).await
+    }
+
+    async fn remove_user(&self, name: &UserId, now: u64) -> Result<bool, StoreFailure> {
+        let name = name.clone();
+        self.run("remove a user", move |connection| users::remove(connection, &name, now)).await
+    }
+
+    async fn user(&self, name: &UserId) -> Result<Option<User>, StoreFailure> {
+        let name = name.clone();
+        self.run("read a user", move |connection| users::find(connection, &name)).await
+    }
+
+    async fn users(&self) -> Result<Vec<User>, StoreFailure> {
+        self.run("read the users", |connection| users::all(connection)).await
+    }
+
+    async fn add_key(&self, key: &Key, hash: &SecretHash, max: usize) -> Result<bool, StoreFailure> {
+        let (key, hash) = (key.clone(), *hash);
+        self.run("add a key", move |connection| keys::add(connection, &key, &hash, max)).await
+    }
+
+    async fn remove_key(&self, id: &KeyId) -> Result<bool, StoreFailure> {
+        let id = id.clone();
+        self.run("revoke a key", move |connection| keys::remove(connection, &id)).await
+    }
+
+    async fn keys(&self, user: Option<&UserId>) -> Result<Vec<Key>, StoreFailure> {
+        let user = user.cloned();
+        self.run("read the keys", move |connection| keys::all(connection, user.as_ref())).await
+    }
+
+    async fn key(&self, id: &KeyId) -> Result<Option<Key>, StoreFailure> {
+        let id = id.clone();
+        self.run("read a key", move |connection| keys::with_id(connection, &id)).await
+    }
+
+    async fn find_key(&self, hash: &SecretHash) -> Result<Option<Key>, StoreFailure> {
+        let hash = *hash;
+        self.run("read a key", move |connection| keys::with_hash(connection, &hash)).await
+    }
+
+    async fn record_use(&self, id: &KeyId, now: u64) -> Result<(), StoreFailure> {
+        let id = id.clone();
+        self.run("record the use of a key", move |connection| keys::record_use(connection, &id, now)).await
+    }
+
+    async fn add_session(&self, session: &Session, max: usize) -> Result<(), StoreFailure> {
+        let session = session.clone();
+        self.run("start a session", move |connection| sessions::add(connection, &session, max)).await
+    }
+
+    async fn session(&self, hash: &SecretHash) -> Result<Option<Session>, StoreFailure> {
+        let hash = *hash;
+        self.run("read a session", move |connection| sessions::find(connection, &hash)).await
+    }
+
+    async fn remove_session(&self, hash: &SecretHash) -> Result<bool, StoreFailure> {
+        let hash = *hash;
+        self.run("end a session", move |connection| sessions::remove(connection, &hash)).await
+    }
+}
+
+/// Converts the text of a column.
+fn parse_text<T, E>(
+    column: usize,
+    text: String,
+    parse: impl FnOnce(String) -> Result<T, E>,
+) -> rusqlite::Result<T>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    parse(text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into())
+    })
+}
