@@ -5,11 +5,15 @@
 
 mod counted_stream;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
@@ -19,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::client_address::Peer;
 use counted_stream::CountedStream;
 
 /// Further connections wait in the socket's queue.
@@ -55,12 +60,13 @@ async fn accept_with(
     let service = TowerToHyperService::new(router);
     let mut connections = JoinSet::new();
     loop {
-        let stream = tokio::select! {
+        let (stream, address) = tokio::select! {
             () = shutdown.cancelled() => break,
             Some(_) = connections.join_next() => continue,
             accepted = accept_one(&listener, &permits) => accepted,
         };
-        connections.spawn(serve(service.clone(), stream, shutdown.clone()));
+        let peer = Peer { address, is_tls: false };
+        connections.spawn(serve(service.clone(), stream, peer, shutdown.clone()));
     }
     let ended = async { while connections.join_next().await.is_some() {} };
     if timeout(SHUTDOWN_GRACE_PERIOD, ended).await.is_err() {
@@ -69,14 +75,14 @@ async fn accept_with(
 }
 
 /// Accepts a connection once there are fewer than the maximum.
-async fn accept_one(listener: &TcpListener, permits: &Arc<Semaphore>) -> CountedStream {
+async fn accept_one(listener: &TcpListener, permits: &Arc<Semaphore>) -> (CountedStream, SocketAddr) {
     // An error means that the semaphore is closed, which it never is.
     let permit = Arc::clone(permits).acquire_owned().await.ok();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 configure(&stream);
-                return CountedStream::new(stream, permit);
+                return (CountedStream::new(stream, permit), address);
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -100,7 +106,16 @@ fn configure(stream: &TcpStream) {
     }
 }
 
-async fn serve(service: TowerToHyperService<Router>, stream: CountedStream, shutdown: CancellationToken) {
+async fn serve(
+    service: TowerToHyperService<Router>,
+    stream: CountedStream,
+    peer: Peer,
+    shutdown: CancellationToken,
+) {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        service.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_HEAD_TIMEOUT)

@@ -26,6 +26,7 @@
 //! lists how they differ from V0's.
 
 mod auth;
+mod client_address;
 mod connections;
 mod cookies;
 mod error;
@@ -49,6 +50,7 @@ use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use client_address::{InvalidNetwork, ProxyNetwork, TrustedProxies};
 pub use origin::AllowedHosts;
 pub use ports::PortHosts;
 use state::ServerState;
@@ -64,6 +66,8 @@ pub struct ServerConfig {
     pub choices: Choices,
     /// The addresses of ports in sandboxes.
     pub port_hosts: PortHosts,
+    /// Reverse proxies whose headers about the client are believed.
+    pub trusted_proxies: TrustedProxies,
     /// Folder of a web page to serve from the same origin. `None` for the API alone.
     pub page_folder: Option<PathBuf>,
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
 use crate::signature::TimedSignatures;
-use crate::{AllowedHosts, Choices, PortHosts, ServerConfig};
+use crate::{AllowedHosts, Choices, PortHosts, ServerConfig, TrustedProxies};
 
 /// Interval at which the credentials of open streams and sockets are checked.
 const REVOCATION_INTERVAL: Duration = Duration::from_secs(5);
@@ -31,6 +31,7 @@ pub(crate) struct ServerState {
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) choices: Choices,
     pub(crate) port_hosts: PortHosts,
+    pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) page_folder: Option<PathBuf>,
     pub(crate) started_at: Instant,
     /// Time of the last request with a key, in seconds since the start.
@@ -57,7 +58,7 @@ impl ServerState {
         accounts: Arc<dyn AccountStore>,
         config: ServerConfig,
     ) -> Self {
-        let ServerConfig { key, allowed_hosts, choices, port_hosts, page_folder } = config;
+        let ServerConfig { key, allowed_hosts, choices, port_hosts, trusted_proxies, page_folder } = config;
         Self {
             conversations,
             profiles,
@@ -66,6 +67,7 @@ impl ServerState {
             allowed_hosts,
             choices,
             port_hosts,
+            trusted_proxies,
             page_folder,
             started_at: Instant::now(),
             last_request_secs: AtomicU64::new(0),

@@ -9,7 +9,7 @@ use conversations::{HostedConversations, HostingOptions, UserProfiles};
 use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy};
 use secrecy::ExposeSecret as _;
-use server::{AllowedHosts, Choices, PortHosts, Server, ServerConfig};
+use server::{AllowedHosts, Choices, PortHosts, ProxyNetwork, Server, ServerConfig, TrustedProxies};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +48,10 @@ pub(super) struct ServeArguments {
     /// Maximum number of conversations that run at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     max_running: usize,
+
+    /// Network of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed. Can be repeated.
+    #[arg(long = "trusted-proxy", value_name = "NETWORK")]
+    trusted_proxies: Vec<ProxyNetwork>,
 
     /// Folder of a web page to serve on the same address, such as a build of V0's front end. Browsers sign in with the key.
     #[arg(long = "static", value_name = "DIR")]
@@ -109,6 +113,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         allowed_hosts: AllowedHosts::new(arguments.allowed_hosts),
         choices,
         port_hosts: arguments.port_url.unwrap_or_else(|| PortHosts::localhost(address.port())),
+        trusted_proxies: TrustedProxies::new(arguments.trusted_proxies),
         page_folder: arguments.page_folder,
     };
     let server = Server::new(Arc::clone(&conversations), profiles, accounts, server_config);

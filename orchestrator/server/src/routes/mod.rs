@@ -29,7 +29,7 @@ use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::state::ServerState;
-use crate::{auth, origin, page, socket_io, stream};
+use crate::{auth, client_address, origin, page, socket_io, stream};
 
 pub(crate) use events::apply_user_event;
 
@@ -107,8 +107,9 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .layer(CatchPanicLayer::new())
         // The query may hold a key, so the span has only the path.
         .layer(TraceLayer::new_for_http().make_span_with(|request: &http::Request<_>| {
-            tracing::info_span!("request", method = %request.method(), path = request.uri().path())
+            tracing::info_span!("request", method = %request.method(), path = request.uri().path(), client = client_address::Client::find(request.extensions()).map(|client| tracing::field::display(client.address)))
         }))
+        .layer(from_fn_with_state(Arc::clone(&state), client_address::identify))
         .with_state(state)
 }
 
