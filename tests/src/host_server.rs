@@ -21,9 +21,15 @@ pub struct HostServer {
 }
 
 impl HostServer {
-    /// Starts the server with local sandboxes and waits until it listens.
+    /// Starts the server with local sandboxes and without a limit of requests, and waits until it listens.
     pub fn start(home: &Home, model: &str, arguments: &[&str]) -> Self {
-        let own = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local", "-l", model];
+        Self::start_with_rate(home, model, "off", arguments)
+    }
+
+    /// Starts the server with local sandboxes and a limit of requests, and waits until it listens.
+    pub fn start_with_rate(home: &Home, model: &str, rate: &str, arguments: &[&str]) -> Self {
+        let own =
+            ["serve", "--listen", "127.0.0.1:0", "--runtime", "local", "--rate-limit", rate, "-l", model];
         Self::from_command(home, &mut home.glovebox(&[&own, arguments].concat()))
     }
 

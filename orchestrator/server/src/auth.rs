@@ -8,6 +8,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderMap, Method, header};
 
+use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{cookies, socket_io};
@@ -40,21 +41,49 @@ fn key_in_query(query: &str) -> Option<Vec<u8>> {
 
 /// Finds the caller with the key, else with the session of the request. With a session, a change must come from a page whose
 /// origin is known, which [`require_own_origin`](crate::origin::require_own_origin) has compared.
+///
+/// # Errors
+/// [`ApiError::NoKey`] or [`ApiError::WrongKey`] if there is none; [`ApiError::TooManyWrongKeys`]; [`ApiError::Account`].
 async fn find_caller(
     state: &ServerState,
+    client: Option<Client>,
     method: &Method,
     headers: &HeaderMap,
     query_key: Option<Vec<u8>>,
-) -> Result<Option<Caller>, ApiError> {
+) -> Result<Caller, ApiError> {
+    if (method.is_safe() || headers.contains_key(header::ORIGIN))
+        && let Some(caller) = find_session(state, headers).await?
+    {
+        return Ok(caller);
+    }
+    let mut error = ApiError::NoKey;
     for key in key_in(headers).into_iter().chain(query_key.as_deref()) {
-        if let Some(caller) = state.authenticator.with_key(key).await? {
-            return Ok(Some(caller));
+        match check_key(state, client, key).await {
+            Err(ApiError::WrongKey) => error = ApiError::WrongKey,
+            checked => return checked,
         }
     }
-    if !method.is_safe() && !headers.contains_key(header::ORIGIN) {
-        return Ok(None);
+    Err(error)
+}
+
+/// Returns the caller with a key, unless the client has sent too many wrong ones.
+///
+/// # Errors
+/// [`ApiError::WrongKey`], [`ApiError::TooManyWrongKeys`] or [`ApiError::Account`].
+pub(crate) async fn check_key(
+    state: &ServerState,
+    client: Option<Client>,
+    key: &[u8],
+) -> Result<Caller, ApiError> {
+    // Before the key is compared, so that the answer does not tell whether it is the right one.
+    if let Some(wait) = client.and_then(|client| state.failed_attempts.wait_time(client.address)) {
+        return Err(ApiError::TooManyWrongKeys(wait));
     }
-    find_session(state, headers).await
+    if let Some(caller) = state.authenticator.with_key(key).await? {
+        return Ok(caller);
+    }
+    client.into_iter().for_each(|client| state.failed_attempts.record(client.address));
+    Err(ApiError::WrongKey)
 }
 
 /// Finds the caller with the session of a request.
@@ -77,8 +106,8 @@ pub(crate) async fn require_key(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let (method, headers) = (request.method().clone(), request.headers());
-    let caller = find_caller(&state, &method, headers, None).await?.ok_or(ApiError::NoKey)?;
+    let (client, method) = (Client::find(request.extensions()), request.method().clone());
+    let caller = find_caller(&state, client, &method, request.headers(), None).await?;
     if !method.is_safe() {
         require_write(&caller)?;
     }
@@ -101,8 +130,8 @@ pub(crate) async fn require_socket_key(
 ) -> Result<Response, ApiError> {
     if request.uri().path().starts_with(socket_io::PATH) {
         let query_key = key_in_query(request.uri().query().unwrap_or_default());
-        let (method, headers) = (request.method().clone(), request.headers());
-        let caller = find_caller(&state, &method, headers, query_key).await?.ok_or(ApiError::NoKey)?;
+        let (client, method) = (Client::find(request.extensions()), request.method().clone());
+        let caller = find_caller(&state, client, &method, request.headers(), query_key).await?;
         request.extensions_mut().insert(caller);
     }
     Ok(next.run(request).await)

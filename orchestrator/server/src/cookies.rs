@@ -7,6 +7,8 @@ use cookie::{Cookie, CookieBuilder, SameSite};
 use http::{HeaderMap, HeaderValue, header};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use crate::client_address::Client;
+
 /// Maximum number of tokens that are tried. Pages of a parent domain can set further ones.
 const MAX_TOKENS: usize = 4;
 
@@ -20,9 +22,10 @@ pub(crate) fn build(name: &'static str, value: String, lifetime: Duration) -> Co
     cookie.max_age(lifetime.try_into().unwrap_or_default())
 }
 
-/// Returns the cookie of a session with this token.
-pub(crate) fn start_session(token: &SecretString) -> Cookie<'static> {
-    build(SESSION_COOKIE, token.expose_secret().to_owned(), SESSION_LIFETIME).build()
+/// Returns the cookie of a session with this token. A client with an encrypted connection sends it on such only.
+pub(crate) fn start_session(token: &SecretString, client: Client) -> Cookie<'static> {
+    let cookie = build(SESSION_COOKIE, token.expose_secret().to_owned(), SESSION_LIFETIME);
+    if client.is_tls { cookie.secure(true).build() } else { cookie.build() }
 }
 
 /// Returns the cookie that removes that of a session.
@@ -67,7 +70,11 @@ mod tests {
 
     #[test]
     fn token_of_a_session_is_found_among_other_cookies() {
-        let cookie = start_session(&SecretString::from("token")).stripped().to_string();
+        let address = std::net::Ipv4Addr::LOCALHOST.into();
+        let [plain, encrypted] = [false, true]
+            .map(|is_tls| start_session(&SecretString::from("token"), Client { address, is_tls }));
+        assert_eq!((plain.secure(), encrypted.secure()), (None, Some(true)));
+        let cookie = plain.stripped().to_string();
         let tokens = |text: &str| session_tokens(&headers(text)).collect::<Vec<_>>();
         assert_eq!(tokens(&format!("theme=dark; {SESSION_COOKIE}=other; {cookie}")), ["other", "token"]);
         assert_eq!(tokens(&format!("x{cookie}")), [""; 0]);

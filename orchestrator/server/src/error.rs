@@ -1,5 +1,7 @@
 //! Errors of the API, and the one table of their status codes.
 
+use std::time::Duration;
+
 use accounts::AccountError;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +16,12 @@ use protocol::client_api::ErrorBody;
 pub(crate) enum ApiError {
     #[error("the request has no valid key: send it as X-Session-API-Key, or as a bearer token")]
     NoKey,
+    #[error("the key of the request is not valid, or no longer")]
+    WrongKey,
+    #[error("too many requests: wait a second")]
+    TooManyRequests,
+    #[error("too many wrong keys: wait {} s", .0.as_secs() + 1)]
+    TooManyWrongKeys(Duration),
     #[error("the key may only read")]
     ReadOnlyKey,
     #[error(transparent)]
@@ -59,6 +67,9 @@ impl ApiError {
     fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::NoKey => (StatusCode::UNAUTHORIZED, "AUTH$NO_KEY"),
+            Self::WrongKey => (StatusCode::UNAUTHORIZED, "AUTH$WRONG_KEY"),
+            Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MANY_REQUESTS"),
+            Self::TooManyWrongKeys(_) => (StatusCode::TOO_MANY_REQUESTS, "AUTH$TOO_MANY_WRONG_KEYS"),
             Self::ReadOnlyKey => (StatusCode::FORBIDDEN, "AUTH$READ_ONLY_KEY"),
             // Of those, only failures of the store can occur here.
             Self::Account(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
@@ -174,7 +185,11 @@ impl IntoResponse for ApiError {
         }
         let mut response = (status, Json(self.body(code))).into_response();
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            let seconds = match &self {
+                Self::TooManyWrongKeys(wait) => wait.as_secs() + 1,
+                _ => 1,
+            };
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

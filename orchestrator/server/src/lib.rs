@@ -31,9 +31,11 @@ mod connections;
 mod cookies;
 mod error;
 mod extract;
+mod failed_attempts;
 mod origin;
 mod page;
 mod ports;
+mod rate_limit;
 mod routes;
 mod signature;
 mod socket_io;
@@ -53,6 +55,7 @@ use tokio_util::sync::CancellationToken;
 pub use client_address::{InvalidNetwork, ProxyNetwork, TrustedProxies};
 pub use origin::AllowedHosts;
 pub use ports::PortHosts;
+pub use rate_limit::RequestRate;
 use state::ServerState;
 
 /// Settings of [`Server`].
@@ -68,6 +71,8 @@ pub struct ServerConfig {
     pub port_hosts: PortHosts,
     /// Reverse proxies whose headers about the client are believed.
     pub trusted_proxies: TrustedProxies,
+    /// Maximum rate of requests per client. `None` for no limit.
+    pub request_rate: Option<RequestRate>,
     /// Folder of a web page to serve from the same origin. `None` for the API alone.
     pub page_folder: Option<PathBuf>,
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
-use axum::{Form, Router};
+use axum::{Extension, Form, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use html5gum::emitters::default::DefaultEmitter;
@@ -18,6 +18,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use tower_http::services::ServeFile;
 
+use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{auth, cookies};
@@ -141,14 +142,25 @@ async fn sign_in_form() -> Response {
 
 async fn sign_in(
     State(state): State<Arc<ServerState>>,
+    Extension(client): Extension<Client>,
     Form(SignIn { key }): Form<SignIn>,
 ) -> Result<Response, ApiError> {
     let key = key.expose_secret().trim();
-    let Some(caller) = state.authenticator.with_key(key.as_bytes()).await? else {
-        return Ok(sign_in_page(StatusCode::UNAUTHORIZED, "This is not a key of the server."));
+    let caller = match auth::check_key(&state, Some(client), key.as_bytes()).await {
+        Ok(caller) => caller,
+        Err(ApiError::WrongKey) => {
+            return Ok(sign_in_page(StatusCode::UNAUTHORIZED, "This is not a key of the server."));
+        }
+        Err(ApiError::TooManyWrongKeys(_)) => {
+            return Ok(sign_in_page(
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many wrong keys. Try again in a minute.",
+            ));
+        }
+        Err(error) => return Err(error),
     };
     let token = state.authenticator.start_session(&caller).await?;
-    let cookie = cookies::start_session(&token).to_string();
+    let cookie = cookies::start_session(&token, client).to_string();
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
 }
 

@@ -14,6 +14,8 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
+use crate::failed_attempts::FailedAttempts;
+use crate::rate_limit::RateLimits;
 use crate::signature::TimedSignatures;
 use crate::{AllowedHosts, Choices, PortHosts, ServerConfig, TrustedProxies};
 
@@ -32,6 +34,8 @@ pub(crate) struct ServerState {
     pub(crate) choices: Choices,
     pub(crate) port_hosts: PortHosts,
     pub(crate) trusted_proxies: TrustedProxies,
+    pub(crate) rate_limits: Option<RateLimits>,
+    pub(crate) failed_attempts: FailedAttempts,
     pub(crate) page_folder: Option<PathBuf>,
     pub(crate) started_at: Instant,
     /// Time of the last request with a key, in seconds since the start.
@@ -58,7 +62,15 @@ impl ServerState {
         accounts: Arc<dyn AccountStore>,
         config: ServerConfig,
     ) -> Self {
-        let ServerConfig { key, allowed_hosts, choices, port_hosts, trusted_proxies, page_folder } = config;
+        let ServerConfig {
+            key,
+            allowed_hosts,
+            choices,
+            port_hosts,
+            trusted_proxies,
+            request_rate,
+            page_folder,
+        } = config;
         Self {
             conversations,
             profiles,
@@ -68,6 +80,8 @@ impl ServerState {
             choices,
             port_hosts,
             trusted_proxies,
+            rate_limits: request_rate.map(RateLimits::new),
+            failed_attempts: FailedAttempts::default(),
             page_folder,
             started_at: Instant::now(),
             last_request_secs: AtomicU64::new(0),

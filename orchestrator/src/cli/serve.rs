@@ -9,7 +9,9 @@ use conversations::{HostedConversations, HostingOptions, UserProfiles};
 use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy};
 use secrecy::ExposeSecret as _;
-use server::{AllowedHosts, Choices, PortHosts, ProxyNetwork, Server, ServerConfig, TrustedProxies};
+use server::{
+    AllowedHosts, Choices, PortHosts, ProxyNetwork, RequestRate, Server, ServerConfig, TrustedProxies,
+};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +55,10 @@ pub(super) struct ServeArguments {
     #[arg(long = "trusted-proxy", value_name = "NETWORK")]
     trusted_proxies: Vec<ProxyNetwork>,
 
+    /// Maximum number of requests per second and client before they are delayed, or off. Above twice as many, they are rejected.
+    #[arg(long, value_name = "NUMBER", default_value = "10", value_parser = parse_rate)]
+    rate_limit: RateLimit,
+
     /// Folder of a web page to serve on the same address, such as a build of V0's front end. Browsers sign in with the key.
     #[arg(long = "static", value_name = "DIR")]
     page_folder: Option<PathBuf>,
@@ -67,6 +73,18 @@ pub(super) struct ServeArguments {
 
     #[command(flatten)]
     backend: BackendOptions,
+}
+
+/// The value of `--rate-limit`. `None` for off.
+#[derive(Debug, Clone, Copy)]
+struct RateLimit(Option<RequestRate>);
+
+fn parse_rate(text: &str) -> Result<RateLimit, &'static str> {
+    if text == "off" {
+        return Ok(RateLimit(None));
+    }
+    let rate = text.parse().ok().and_then(RequestRate::new);
+    rate.map(|rate| RateLimit(Some(rate))).ok_or("expected a number from 1, or off")
 }
 
 /// Built-in agents that users can choose, besides those of the configuration.
@@ -114,6 +132,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         choices,
         port_hosts: arguments.port_url.unwrap_or_else(|| PortHosts::localhost(address.port())),
         trusted_proxies: TrustedProxies::new(arguments.trusted_proxies),
+        request_rate: arguments.rate_limit.0,
         page_folder: arguments.page_folder,
     };
     let server = Server::new(Arc::clone(&conversations), profiles, accounts, server_config);

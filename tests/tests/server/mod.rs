@@ -4,6 +4,7 @@ mod feedback;
 mod files;
 mod page;
 mod ports;
+mod rate_limit;
 mod requests;
 mod restart;
 mod settings;

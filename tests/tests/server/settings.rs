@@ -18,7 +18,7 @@ fn start(home: &Home) -> HostServer {
 
 /// Starts a server without a model of its own, which logs everything that it can.
 fn start_without_model(home: &Home, arguments: &[&str]) -> HostServer {
-    let own = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local"];
+    let own = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local", "--rate-limit", "off"];
     let mut command = home.glovebox(&[&own, arguments].concat());
     HostServer::from_command(home, command.env("RUST_LOG", "trace"))
 }

@@ -25,6 +25,7 @@ use protocol::ConversationId;
 use tokio::io::copy_bidirectional;
 use tokio::time::timeout;
 
+use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{auth, origin};
@@ -41,7 +42,8 @@ pub(crate) async fn serve(State(state): State<Arc<ServerState>>, request: Reques
     let target = host.as_ref().and_then(|host| Some((state.port_hosts.find(host)?, host.clone())));
     let Some((target, host)) = target else { return next.run(request).await };
     let served = async {
-        match admit(&state, &target, &host, request.uri(), request.headers()).await? {
+        let client = Client::find(request.extensions());
+        match admit(&state, client, &target, &host, request.uri(), request.headers()).await? {
             Admission::Forward(caller) => forward(&state, caller, &target, &host, request).await,
             Admission::Redirect { cookie, path } => {
                 let headers = [(header::SET_COOKIE, cookie.to_string()), (header::LOCATION, path)];
@@ -81,6 +83,7 @@ enum Admission {
 /// [`ApiError::ForeignOrigin`], [`ApiError::NoPortCookie`], or an error of the store.
 async fn admit(
     state: &ServerState,
+    client: Option<Client>,
     target: &SandboxPort,
     host: &Authority,
     uri: &Uri,
@@ -94,11 +97,15 @@ async fn admit(
         require_access(state, &credential, target).await?;
         return Ok(Admission::Redirect { cookie: access.cookie(&state.port_hosts, &credential), path });
     }
-    let with_key = match auth::key_in(headers) {
-        Some(key) => state.authenticator.with_key(key).await?.map(|caller| caller.credential),
-        None => None,
+    // Before the key, because a bearer token may be for the program.
+    if let Some(credential) = access.accept_cookie(headers) {
+        return require_access(state, &credential, target).await.map(Admission::Forward);
+    }
+    let key = auth::key_in(headers).ok_or(ApiError::NoPortCookie)?;
+    let credential = match auth::check_key(state, client, key).await {
+        Err(ApiError::WrongKey) => return Err(ApiError::NoPortCookie),
+        checked => checked?.credential,
     };
-    let credential = with_key.or_else(|| access.accept_cookie(headers)).ok_or(ApiError::NoPortCookie)?;
     require_access(state, &credential, target).await.map(Admission::Forward)
 }
 
