@@ -1,11 +1,11 @@
-//! What every store of users, keys and sessions does, as cases that run on each implementation.
+//! What every store of users, keys, sessions and the audit log does, as cases that run on each implementation.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use accounts::{
-    AccountError, AccountStore, Authenticator, Credential, Key, KeyScope, MAX_KEYS, NewKey, SecretHash,
-    Session, User, Users, unix_now,
+    AccountError, AccountStore, AuditActor, AuditEntry, AuditFilter, AuditStore, Authenticator, Credential,
+    Key, KeyScope, MAX_KEYS, NewKey, SecretHash, Session, User, Users, unix_now,
 };
 use protocol::UserId;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -15,6 +15,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 pub trait AccountBackend: Send + Sync {
     /// Opens another handle.
     async fn open(&self) -> Arc<dyn AccountStore>;
+
+    /// Opens another handle of the audit log.
+    async fn open_audit(&self) -> Arc<dyn AuditStore>;
 }
 
 fn user(name: &str) -> UserId {
@@ -200,6 +203,67 @@ pub async fn maximum_holds_when_keys_are_added_concurrently(backend: &dyn Accoun
     assert_eq!(stores[1].keys(Some(&user("ada"))).await.unwrap().len(), 10);
 }
 
+fn entry(number: u64, actor: AuditActor) -> AuditEntry {
+    AuditEntry {
+        at_ms: number,
+        actor,
+        address: Some("2001:db8::1".parse().unwrap()),
+        action: format!("POST /{number}"),
+        conversation: number.is_multiple_of(2).then(|| "even".parse().unwrap()),
+        status: Some(200),
+    }
+}
+
+/// Entries are read in order, whole, and by user and conversation.
+pub async fn audit_log_is_read_in_order_and_by_filter(backend: &dyn AccountBackend) {
+    let (log, other) = (backend.open_audit().await, backend.open_audit().await);
+    let of_user =
+        |name: &str| AuditActor::User { name: user(name), key: Some("0123456789ab".parse().unwrap()) };
+    let command = AuditEntry { address: None, status: None, ..entry(4, AuditActor::Operator) };
+    let entries = [
+        entry(0, of_user("ada")),
+        entry(1, of_user("ben")),
+        entry(2, AuditActor::Unknown),
+        entry(3, of_user("ada")),
+        command,
+    ];
+    for entry in &entries {
+        log.append(entry, 1000).await.unwrap();
+    }
+    let read = async |name: Option<&str>, conversation: Option<&str>, limit| {
+        let conversation = conversation.map(|id| id.parse().unwrap());
+        let filter = AuditFilter { user: name.map(user), conversation, limit };
+        let read = other.read(&filter).await.unwrap();
+        let index = |found: &AuditEntry| entries.iter().position(|entry| entry == found).unwrap();
+        read.iter().map(index).collect::<Vec<_>>()
+    };
+    assert_eq!(read(None, None, 9).await, [0, 1, 2, 3, 4]);
+    assert_eq!(read(None, None, 2).await, [3, 4], "the latest");
+    assert_eq!(read(Some("ada"), None, 9).await, [0, 3]);
+    assert_eq!(read(None, Some("even"), 9).await, [0, 2, 4]);
+    assert_eq!(read(Some("ada"), Some("even"), 9).await, [0]);
+    assert_eq!(read(Some("eve"), None, 9).await, [0; 0]);
+}
+
+/// The log is bounded, and the entries of unknown clients do not displace the others.
+pub async fn audit_log_is_bounded_and_wrong_keys_displace_nothing(backend: &dyn AccountBackend) {
+    let log = backend.open_audit().await;
+    log.append(&entry(0, AuditActor::Operator), 100).await.unwrap();
+    for number in 1..2000 {
+        log.append(&entry(number, AuditActor::Unknown), 100).await.unwrap();
+    }
+    let all = AuditFilter { limit: usize::MAX, ..AuditFilter::default() };
+    let kept = log.read(&all).await.unwrap();
+    assert_eq!(kept[0], entry(0, AuditActor::Operator));
+    assert!(kept.len() <= 1011, "{}", kept.len());
+    assert_eq!(kept.last(), Some(&entry(1999, AuditActor::Unknown)));
+    for number in 2000..4000 {
+        log.append(&entry(number, AuditActor::Operator), 100).await.unwrap();
+    }
+    let kept = log.read(&all).await.unwrap();
+    assert!(kept.len() <= 1100 && kept[0].at_ms > 0, "{}", kept.len());
+}
+
 /// Generates a test for every case of the contract on `$backend`. No case can be skipped.
 #[macro_export]
 macro_rules! account_contract {
@@ -211,6 +275,8 @@ macro_rules! account_contract {
             session_ends_with_its_key_or_by_sign_out,
             keys_and_sessions_are_bounded,
             maximum_holds_when_keys_are_added_concurrently,
+            audit_log_is_read_in_order_and_by_filter,
+            audit_log_is_bounded_and_wrong_keys_displace_nothing,
         );
     };
     ($backend:expr; $($case:ident,)*) => {

@@ -7,8 +7,11 @@
 //! user. A key is shown once. Its hash is stored, and finds it again: keys are random and 256 bits long, so that a fast
 //! hash suffices.
 //!
-//! Knows no adapter: the store is an [`AccountStore`].
+//! An [`AuditStore`] keeps who changed what.
+//!
+//! Knows no adapter: the stores are an [`AccountStore`] and an [`AuditStore`].
 
+mod audit;
 mod authenticator;
 mod caller;
 mod error;
@@ -18,11 +21,12 @@ mod store;
 mod time;
 mod users;
 
+pub use audit::{AuditActor, AuditEntry, AuditFilter, AuditStore, MAX_AUDIT_ENTRIES};
 pub use authenticator::{Authenticator, MAX_SESSIONS, SESSION_LIFETIME};
 pub use caller::{Caller, Credential, InvalidCredential};
 pub use error::AccountError;
 pub use key::{InvalidKeyId, Key, KeyId, KeyScope, NewKey};
 pub use secret_hash::SecretHash;
 pub use store::{AccountStore, Session, StoreFailure, User};
-pub use time::unix_now;
+pub use time::{unix_now, unix_now_ms};
 pub use users::{MAX_KEYS, Users};

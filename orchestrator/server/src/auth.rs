@@ -5,7 +5,7 @@ use std::sync::Arc;
 use accounts::Caller;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, Method, header};
 
 use crate::client_address::Client;
@@ -100,7 +100,7 @@ pub(crate) async fn find_session(
 }
 
 /// Rejects requests without a valid key or session, and changes by a caller who may only read. Adds the [`Caller`] to the
-/// extensions of the others.
+/// extensions of the others, and to those of responses for the audit log.
 pub(crate) async fn require_key(
     State(state): State<Arc<ServerState>>,
     mut request: Request,
@@ -108,12 +108,18 @@ pub(crate) async fn require_key(
 ) -> Result<Response, ApiError> {
     let (client, method) = (Client::find(request.extensions()), request.method().clone());
     let caller = find_caller(&state, client, &method, request.headers(), None).await?;
-    if !method.is_safe() {
-        require_write(&caller)?;
+    if !method.is_safe()
+        && let Err(error) = require_write(&caller)
+    {
+        let mut response = error.into_response();
+        response.extensions_mut().insert(caller);
+        return Ok(response);
     }
     state.record_request();
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    request.extensions_mut().insert(caller.clone());
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(caller);
+    Ok(response)
 }
 
 /// Rejects a caller who may only read.

@@ -11,6 +11,8 @@ use engine::sandbox::SandboxError;
 use http::{HeaderValue, StatusCode, header};
 use protocol::client_api::ErrorBody;
 
+use crate::audit::WrongKey;
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
@@ -138,6 +140,11 @@ impl ApiError {
         }
     }
 
+    /// The status.
+    pub(crate) fn status_code(&self) -> StatusCode {
+        self.status().0
+    }
+
     /// The message for the client. The cause of an internal error is only logged.
     fn body(&self, code: &'static str) -> ErrorBody {
         let field = match self {
@@ -184,6 +191,9 @@ impl IntoResponse for ApiError {
             tracing::error!(code, error = &self as &dyn std::error::Error, "cannot serve a request");
         }
         let mut response = (status, Json(self.body(code))).into_response();
+        if let Self::WrongKey = self {
+            response.extensions_mut().insert(WrongKey);
+        }
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             let seconds = match &self {
                 Self::TooManyWrongKeys(wait) => wait.as_secs() + 1,

@@ -25,6 +25,7 @@
 //! Those that read the workspace need a running conversation with a sandbox (409), and start nothing. `docs/v0-migration.md`
 //! lists how they differ from V0's.
 
+mod audit;
 mod auth;
 mod client_address;
 mod connections;
@@ -46,7 +47,7 @@ mod view;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use accounts::AccountStore;
+use accounts::{AccountStore, AuditStore};
 use conversations::{HostedConversations, UserProfiles};
 use secrecy::SecretString;
 use tokio::net::TcpListener;
@@ -99,9 +100,10 @@ impl Server {
         conversations: Arc<HostedConversations>,
         profiles: Arc<UserProfiles>,
         accounts: Arc<dyn AccountStore>,
+        audit: Arc<dyn AuditStore>,
         config: ServerConfig,
     ) -> Self {
-        Self { state: Arc::new(ServerState::new(conversations, profiles, accounts, config)) }
+        Self { state: Arc::new(ServerState::new(conversations, profiles, accounts, audit, config)) }
     }
 
     /// Serves requests until `shutdown` is cancelled. Then ends the streams, completes open requests within a grace period, and

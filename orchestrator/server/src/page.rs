@@ -161,16 +161,19 @@ async fn sign_in(
     };
     let token = state.authenticator.start_session(&caller).await?;
     let cookie = cookies::start_session(&token, client).to_string();
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
+    let response = ([(header::SET_COOKIE, cookie)], Redirect::to("/"));
+    Ok((Extension(caller), response).into_response())
 }
 
 /// Ends the session, also for copies of its cookie.
 async fn sign_out(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Result<Response, ApiError> {
+    let caller = auth::find_session(&state, &headers).await?;
     for token in cookies::session_tokens(&headers) {
         state.authenticator.end_session(token.as_bytes()).await?;
     }
     let cookie = cookies::end_session().to_string();
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response())
+    let response = ([(header::SET_COOKIE, cookie)], Redirect::to("/sign-in"));
+    Ok((caller.map(Extension), response).into_response())
 }
 
 fn sign_in_page(status: StatusCode, problem: &str) -> Response {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use accounts::Caller;
 use conversations::{ConversationUpdate, ConversationsError, EventStream};
+use http::StatusCode;
 use protocol::{Action, ConversationId, Event, EventBody, Observation, ObservationKind, Record};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use socketioxide::{SendError, SocketError, SocketIo};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
+use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::stream::first_after;
@@ -114,7 +116,8 @@ fn receive_actions(state: &Arc<ServerState>, socket: &SocketRef, caller: Caller,
             }
         });
     }
-    tokio::spawn(apply_actions(Arc::clone(state), caller, id, actions));
+    let client = Client::find(&socket.req_parts().extensions);
+    tokio::spawn(apply_actions(Arc::clone(state), (caller, client), id, actions));
 }
 
 /// Adds an action to the queue, and returns the channel for its result.
@@ -131,13 +134,16 @@ fn enqueue(
 /// Applies the actions of a socket until it is closed or the server shuts down.
 async fn apply_actions(
     state: Arc<ServerState>,
-    caller: Caller,
+    (caller, client): (Caller, Option<Client>),
     id: ConversationId,
     mut actions: mpsc::Receiver<ReceivedAction>,
 ) {
     while let Some(Some(action)) = state.streams.run_until_cancelled(actions.recv()).await {
         // Fails if the client is gone.
-        let _ = action.result.send(apply_action(&state, &caller, &id, action.event).await);
+        let result = apply_action(&state, &caller, &id, action.event).await;
+        let status = result.as_ref().map_or_else(ApiError::status_code, |()| StatusCode::OK);
+        state.audit.append_action(&caller, client, &id, status).await;
+        let _ = action.result.send(result);
     }
 }
 

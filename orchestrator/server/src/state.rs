@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use accounts::{AccountStore, Authenticator, Caller, Credential};
+use accounts::{AccountStore, AuditStore, Authenticator, Caller, Credential};
 use conversations::{ConversationsError, HostedConversations, UserProfiles};
 use protocol::ConversationId;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::AuditLog;
 use crate::error::ApiError;
 use crate::failed_attempts::FailedAttempts;
 use crate::rate_limit::RateLimits;
@@ -29,6 +30,7 @@ pub(crate) struct ServerState {
     pub(crate) conversations: Arc<HostedConversations>,
     pub(crate) profiles: Arc<UserProfiles>,
     pub(crate) authenticator: Authenticator,
+    pub(crate) audit: AuditLog,
     pub(crate) signatures: TimedSignatures,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) choices: Choices,
@@ -60,6 +62,7 @@ impl ServerState {
         conversations: Arc<HostedConversations>,
         profiles: Arc<UserProfiles>,
         accounts: Arc<dyn AccountStore>,
+        audit: Arc<dyn AuditStore>,
         config: ServerConfig,
     ) -> Self {
         let ServerConfig {
@@ -75,6 +78,7 @@ impl ServerState {
             conversations,
             profiles,
             authenticator: Authenticator::new(accounts, &key),
+            audit: AuditLog::new(audit),
             signatures: TimedSignatures::new(&key),
             allowed_hosts,
             choices,

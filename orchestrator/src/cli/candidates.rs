@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use accounts::Users;
@@ -52,7 +53,7 @@ pub(super) fn conversations(prefix: &OsStr) -> Vec<CompletionCandidate> {
 pub(super) fn users(prefix: &OsStr) -> Vec<CompletionCandidate> {
     complete(prefix, async {
         let Some((_, state_dir)) = load()? else { return Ok(Vec::new()) };
-        let users = Users::new(compose::account_store(&state_dir).await?).list().await?;
+        let users = Users::new(Arc::new(compose::accounts(&state_dir).await?)).list().await?;
         Ok(users.into_iter().map(|user| user.name.into()).collect())
     })
 }

@@ -1,6 +1,7 @@
 //! The command line, one file per command.
 
 mod approval;
+mod audit;
 mod bounded_output;
 mod candidates;
 mod completions;
@@ -135,6 +136,9 @@ enum Command {
     /// Add, list and remove users of the server, and their keys.
     #[command(hide = true)]
     User(user::UserArguments),
+    /// Print who changed what through the server.
+    #[command(hide = true)]
+    Audit(audit::AuditArguments),
     /// Serve sandboxes of this machine to Glovebox on other machines.
     SandboxHost(sandbox_host::SandboxHostArguments),
     /// Trust or reject a config.toml of this folder, an agent file or a policy.
@@ -258,6 +262,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Demo(command) => demo::run(command, overrides).await,
         Command::Serve(command) => serve::run(command, overrides).await,
         Command::User(command) => user::run(command, &overrides).await,
+        Command::Audit(command) => audit::run(command, &overrides).await,
         Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,
         Command::Trust(command) => trust::run(&command, &overrides),
         Command::Completions(command) => completions::run(&command),

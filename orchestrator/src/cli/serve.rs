@@ -111,7 +111,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let (durability, close_delay) = (config.durability, config.sandbox.close_delay);
     let configs = user_configs(config, &overrides, arguments.allowed_addresses)?;
     let profiles = user_profiles(&state_dir, &configs).await?;
-    let accounts = compose::account_store(&state_dir).await?;
+    let accounts = Arc::new(compose::accounts(&state_dir).await?);
     let mut interrupts = Interrupts::listen()?;
     let store = state_dir.store(durability).await?;
     let options = HostingOptions { max_running: arguments.max_running, close_delay };
@@ -135,7 +135,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         request_rate: arguments.rate_limit.0,
         page_folder: arguments.page_folder,
     };
-    let server = Server::new(Arc::clone(&conversations), profiles, accounts, server_config);
+    let server = Server::new(Arc::clone(&conversations), profiles, accounts.clone(), accounts, server_config);
     serve(server, listener, &conversations, &mut interrupts).await
 }
 

@@ -2,6 +2,8 @@
 
 mod key;
 
+use std::sync::Arc;
+
 use accounts::{AccountError, Users};
 use anyhow::Context as _;
 use clap_complete::engine::ArgValueCompleter;
@@ -63,13 +65,29 @@ The conversations stay, and only the operator sees them. One that runs continues
 pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let config = load_config_to_read(overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
-    let users = Users::new(compose::account_store(&state_dir).await?);
+    let store = compose::accounts(&state_dir).await?;
+    let users = Users::new(Arc::new(store.clone()));
+    let record = |action| compose::record_command(&store, action);
     match arguments.command {
-        UserCommand::Add { name, restore: true } => users.restore(&name).await?,
-        UserCommand::Add { name, restore: false } => add(&users, &name).await?,
+        UserCommand::Add { name, restore: true } => {
+            users.restore(&name).await?;
+            record(format!("user restore {name}")).await?;
+        }
+        UserCommand::Add { name, restore: false } => {
+            add(&users, &name).await?;
+            record(format!("user add {name}")).await?;
+        }
         UserCommand::Ls { json } => list(&users, json).await?,
-        UserCommand::Rm { name } => remove(&users, &name, &state_dir).await?,
-        UserCommand::Key(command) => key::run(command, &users).await?,
+        UserCommand::Rm { name } => {
+            users.remove(&name).await?;
+            record(format!("user rm {name}")).await?;
+            remove_settings(&name, &state_dir).await?;
+        }
+        UserCommand::Key(command) => {
+            if let Some(action) = key::run(command, &users).await? {
+                record(action).await?;
+            }
+        }
     }
     Ok(Exit::Finished)
 }
@@ -107,9 +125,8 @@ async fn list(users: &Users, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes a user. The keys first, so that the user cannot store settings afterwards.
-async fn remove(users: &Users, name: &UserId, state_dir: &StateDir) -> anyhow::Result<()> {
-    users.remove(name).await?;
+/// Removes the settings of a user who is removed, and thus cannot store any.
+async fn remove_settings(name: &UserId, state_dir: &StateDir) -> anyhow::Result<()> {
     let removed = async {
         match compose::profile_store_if_any(state_dir).await? {
             Some(profiles) => Ok(profiles.remove(Some(name)).await?),

@@ -18,7 +18,7 @@ mod tool_servers;
 mod user_config;
 mod user_model;
 
-pub(crate) use accounts::account_store;
+pub(crate) use accounts::{accounts, record_command};
 pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;

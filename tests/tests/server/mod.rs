@@ -1,5 +1,6 @@
 //! `glovebox serve`, with real clients.
 
+mod audit;
 mod feedback;
 mod files;
 mod page;

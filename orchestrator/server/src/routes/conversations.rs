@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use conversations::{ConversationEntry, ConversationFilter, ConversationRequest, ConversationsError};
 use engine::replay::Trajectory;
 use protocol::action::MessageAction;
@@ -16,6 +16,7 @@ use protocol::{ConversationId, Event, UserId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::audit::Created;
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller};
 use crate::state::ServerState;
@@ -49,11 +50,11 @@ pub(super) async fn create(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
     JsonBody(request): JsonBody<NewConversation>,
-) -> Result<Json<ConversationReply>, ApiError> {
+) -> Result<(Extension<Created>, Json<ConversationReply>), ApiError> {
     let request = to_request(request, caller.user)?;
     let id = state.conversations.create(request).await?;
     let status = view::conversation_state(&state, &id);
-    Ok(Json(ConversationReply::new(id, status)))
+    Ok((Extension(Created(id.clone())), Json(ConversationReply::new(id, status))))
 }
 
 /// Checks a request for a new conversation. Fields that are not supported are rejected rather than ignored.

@@ -29,7 +29,7 @@ use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::state::ServerState;
-use crate::{auth, client_address, origin, page, rate_limit, socket_io, stream};
+use crate::{audit, auth, client_address, origin, page, rate_limit, socket_io, stream};
 
 pub(crate) use events::apply_user_event;
 
@@ -89,6 +89,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .layer((RequestBodyTimeoutLayer::new(BODY_TIMEOUT), MapRequestBodyLayer::new(Body::new)))
         .layer(socket_io::layer(&state))
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_socket_key))
+        .layer(from_fn_with_state(Arc::clone(&state), audit::record))
         .layer(from_fn_with_state(Arc::clone(&state), rate_limit::limit))
         .layer(from_fn_with_state(Arc::clone(&state), origin::require_own_origin))
         .layer(SetResponseHeaderLayer::if_not_present(

@@ -53,7 +53,8 @@ and settings, and follows streams. It starts and changes nothing, and reaches no
     },
 }
 
-pub(super) async fn run(command: KeyCommand, users: &Users) -> anyhow::Result<()> {
+/// Returns what has been changed, for the audit log.
+pub(super) async fn run(command: KeyCommand, users: &Users) -> anyhow::Result<Option<String>> {
     match command {
         KeyCommand::Add { user, scope, expires, json } => {
             // Clap accepts only names of scopes.
@@ -68,6 +69,7 @@ pub(super) async fn run(command: KeyCommand, users: &Users) -> anyhow::Result<()
                 print::line(secret)?;
                 print::note(&format!("key {} of {user}; it is not shown again\n", new.key.id));
             }
+            Ok(Some(format!("user key add {user}: {} {}", new.key.id, scope.as_str())))
         }
         KeyCommand::Ls { user, json } => {
             let keys = users.keys(user.as_ref()).await?;
@@ -77,10 +79,13 @@ pub(super) async fn run(command: KeyCommand, users: &Users) -> anyhow::Result<()
                 let rows: Vec<_> = keys.iter().map(to_cells).collect();
                 table::print(["ID", "USER", "SCOPE", "AGE", "EXPIRES IN", "LAST USED"], &rows)?;
             }
+            Ok(None)
         }
-        KeyCommand::Revoke { id } => users.revoke_key(&id).await?,
+        KeyCommand::Revoke { id } => {
+            users.revoke_key(&id).await?;
+            Ok(Some(format!("user key revoke {id}")))
+        }
     }
-    Ok(())
 }
 
 fn to_json(key: &Key) -> Value {

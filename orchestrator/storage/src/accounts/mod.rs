@@ -1,8 +1,10 @@
-//! Users, keys and sessions in a SQLite file of their own, next to the event logs of a single host.
+//! Users, keys, sessions and the audit log in a SQLite file of their own, next to the event logs of a single host.
 //!
 //! Several processes may use the same file: a command line adds and revokes keys while a server reads them. Each change is one
 //! transaction, and is synced before it returns, so that a revoked key stays revoked after a power failure.
+//! Entries of the audit log survive the death of the process; a power failure may lose the latest.
 
+mod audit;
 mod keys;
 mod sessions;
 mod users;
@@ -10,7 +12,9 @@ mod users;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use accounts::{AccountStore, Key, KeyId, SecretHash, Session, StoreFailure, User};
+use accounts::{
+    AccountStore, AuditEntry, AuditFilter, AuditStore, Key, KeyId, SecretHash, Session, StoreFailure, User,
+};
 use async_trait::async_trait;
 use protocol::UserId;
 use rusqlite::Connection;
@@ -19,13 +23,18 @@ use crate::sqlite::Durability;
 use crate::sqlite::migrations;
 use crate::sqlite::open::{Location, OpenError};
 
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/accounts/0001_users.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/accounts/0001_users.sql"),
+    include_str!("../../migrations/accounts/0002_audit.sql"),
+];
 
-/// Users, keys and sessions in a SQLite file. Cheap to clone.
+/// Users, keys, sessions and the audit log in a SQLite file. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SqliteAccounts {
     /// A blocking mutex: it is locked only on threads that may block.
     connection: Arc<Mutex<Connection>>,
+    /// The connection of the audit log, whose entries are not synced one by one.
+    audit: Arc<Mutex<Connection>>,
 }
 
 impl SqliteAccounts {
@@ -41,12 +50,13 @@ impl SqliteAccounts {
     }
 
     fn open_blocking(file: PathBuf) -> Result<Self, OpenError> {
-        let location = Location::new(file, Durability::PowerCut);
+        let location = Location::new(file.clone(), Durability::PowerCut);
         location.create()?;
         let mut connection = location.connect()?;
         location.check_writable(&connection)?;
         migrations::apply(&mut connection, &location, MIGRATIONS)?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)) })
+        let audit = Location::new(file, Durability::ProcessDeath).connect()?;
+        Ok(Self { connection: Arc::new(Mutex::new(connection)), audit: Arc::new(Mutex::new(audit)) })
     }
 
     async fn run<T: Send + 'static>(
@@ -54,14 +64,22 @@ impl SqliteAccounts {
         operation: &'static str,
         run: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreFailure> {
-        let shared = Arc::clone(&self.connection);
-        // A panic rolls its transaction back.
-        let run = move || run(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
-        let failed = |source| StoreFailure { operation, source };
-        match tokio::task::spawn_blocking(run).await {
-            Ok(result) => result.map_err(|error| failed(error.into())),
-            Err(error) => Err(failed(error.into())),
-        }
+        run_on(&self.connection, operation, run).await
+    }
+}
+
+async fn run_on<T: Send + 'static>(
+    connection: &Arc<Mutex<Connection>>,
+    operation: &'static str,
+    run: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+) -> Result<T, StoreFailure> {
+    let shared = Arc::clone(connection);
+    // A panic rolls its transaction back.
+    let run = move || run(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+    let failed = |source| StoreFailure { operation, source };
+    match tokio::task::spawn_blocking(run).await {
+        Ok(result) => result.map_err(|error| failed(error.into())),
+        Err(error) => Err(failed(error.into())),
     }
 }
 
@@ -129,6 +147,22 @@ impl AccountStore for SqliteAccounts {
     async fn remove_session(&self, hash: &SecretHash) -> Result<bool, StoreFailure> {
         let hash = *hash;
         self.run("end a session", move |connection| sessions::remove(connection, &hash)).await
+    }
+}
+
+#[async_trait]
+impl AuditStore for SqliteAccounts {
+    async fn append(&self, entry: &AuditEntry, max: u64) -> Result<(), StoreFailure> {
+        let entry = entry.clone();
+        run_on(&self.audit, "append to the audit log", move |connection| {
+            audit::append(connection, &entry, max)
+        })
+        .await
+    }
+
+    async fn read(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreFailure> {
+        let filter = filter.clone();
+        run_on(&self.audit, "read the audit log", move |connection| audit::read(connection, &filter)).await
     }
 }
 

@@ -1,0 +1,151 @@
+//! The audit log of the server: changes, sign-ins, and failed attempts to authenticate.
+//!
+//! An entry is stored before the response is sent. If the client is gone before there is one, the entry says so: the change may have
+//! been made.
+
+use std::sync::Arc;
+
+use accounts::{AuditActor, AuditEntry, AuditStore, Caller, MAX_AUDIT_ENTRIES};
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::StatusCode;
+use protocol::ConversationId;
+
+use crate::client_address::Client;
+use crate::socket_io;
+use crate::state::ServerState;
+
+/// Status of an entry whose client was gone before the response.
+const CLIENT_GONE: u16 = 499;
+
+/// The conversation that a request has created. An extension of responses.
+#[derive(Clone)]
+pub(crate) struct Created(pub(crate) ConversationId);
+
+/// A wrong key was sent. An extension of responses.
+#[derive(Clone)]
+pub(crate) struct WrongKey;
+
+/// Appends entries.
+#[derive(Clone)]
+pub(crate) struct AuditLog(Arc<dyn AuditStore>);
+
+impl AuditLog {
+    pub(crate) fn new(store: Arc<dyn AuditStore>) -> Self {
+        Self(store)
+    }
+
+    /// Appends an entry. A failure is only logged, with the entry: the change is already made.
+    pub(crate) async fn append(&self, entry: AuditEntry) {
+        if let Err(error) = self.0.append(&entry, MAX_AUDIT_ENTRIES).await {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                ?entry,
+                "cannot append to the audit log"
+            );
+        }
+    }
+
+    /// Appends an entry about an action of a socket.
+    pub(crate) async fn append_action(
+        &self,
+        caller: &Caller,
+        client: Option<Client>,
+        conversation: &ConversationId,
+        status: StatusCode,
+    ) {
+        self.append(AuditEntry {
+            at_ms: accounts::unix_now_ms(),
+            actor: AuditActor::from(Some(caller)),
+            address: client.map(|client| client.address),
+            action: "socket oh_user_action".to_owned(),
+            conversation: Some(conversation.clone()),
+            status: Some(status.as_u16()),
+        })
+        .await;
+    }
+}
+
+/// An entry that is appended even if the request is cancelled.
+struct PendingEntry {
+    entry: Option<AuditEntry>,
+    log: AuditLog,
+}
+
+impl Drop for PendingEntry {
+    fn drop(&mut self) {
+        if let Some(mut entry) = self.entry.take() {
+            entry.status = Some(CLIENT_GONE);
+            let log = self.log.clone();
+            tokio::spawn(async move { log.append(entry).await });
+        }
+    }
+}
+
+/// Appends an entry about each request that changes something, signs in or out, or has a wrong key. The requests of sockets are
+/// none: their actions have entries of their own.
+pub(crate) async fn record(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
+    let is_change = !request.method().is_safe() && !request.uri().path().starts_with(socket_io::PATH);
+    let entry = to_entry(&request);
+    let mut pending = PendingEntry { entry: is_change.then(|| entry.clone()), log: state.audit.clone() };
+    let response = next.run(request).await;
+    pending.entry = None;
+    let extensions = response.extensions();
+    if is_change || extensions.get::<WrongKey>().is_some() {
+        let created = extensions.get().map(|Created(id)| id.clone());
+        let entry = AuditEntry {
+            actor: AuditActor::from(extensions.get::<Caller>()),
+            conversation: entry.conversation.clone().or(created),
+            status: Some(response.status().as_u16()),
+            ..entry
+        };
+        pending.log.append(entry).await;
+    }
+    response
+}
+
+/// Returns the entry of a request, without its result. Of the path, it has only the pattern and the conversation.
+fn to_entry(request: &Request) -> AuditEntry {
+    let pattern = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let conversation = pattern.and_then(|pattern| find_conversation(pattern, request.uri().path()));
+    // The path of an unknown route may be anything, and long.
+    let route = pattern.unwrap_or(if request.uri().path().starts_with(socket_io::PATH) {
+        socket_io::PATH
+    } else {
+        "-"
+    });
+    AuditEntry {
+        at_ms: accounts::unix_now_ms(),
+        actor: AuditActor::Unknown,
+        address: Client::find(request.extensions()).map(|client| client.address),
+        action: format!("{} {route}", request.method()),
+        conversation,
+        status: None,
+    }
+}
+
+/// Returns the conversation in a path: the part at the place that its pattern has behind `conversations`. Compared from the end,
+/// because the path may have a prefix that was removed before the routes.
+fn find_conversation(pattern: &str, path: &str) -> Option<ConversationId> {
+    let parts: Vec<_> = pattern.rsplit('/').collect();
+    let at = parts.windows(2).position(|pair| pair[0].starts_with('{') && pair[1] == "conversations")?;
+    path.rsplit('/').nth(at)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversation_is_found_in_the_path_of_its_route() {
+        let find = |pattern, path| find_conversation(pattern, path).map(|id| id.to_string());
+        assert_eq!(find("/api/conversations/{id}", "/api/conversations/a1").as_deref(), Some("a1"));
+        assert_eq!(
+            find("/api/conversations/{id}/git/diff", "/base/api/conversations/a1/git/diff").as_deref(),
+            Some("a1")
+        );
+        assert_eq!(find("/api/secrets/{id}", "/api/secrets/a1"), None);
+        assert_eq!(find("/api/conversations/{id}", "/api/conversations/%2f"), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! The audit log.
+
+use accounts::{AuditActor, AuditEntry, AuditFilter, KeyId};
+use protocol::{ConversationId, UserId};
+use rusqlite::{Connection, Row, TransactionBehavior, params};
+
+use super::parse_text;
+
+/// Number of appends between removals of the oldest entries.
+const REMOVAL_INTERVAL: i64 = 1000;
+
+/// Part of the log that entries of unknown clients may have.
+const UNKNOWN_SHARE: i64 = 10;
+
+const OPERATOR: &str = "operator";
+const USER: &str = "user";
+const UNKNOWN: &str = "unknown";
+
+pub(super) fn append(connection: &mut Connection, entry: &AuditEntry, max: u64) -> rusqlite::Result<()> {
+    const INSERT: &str = "
+        INSERT INTO audit (at_ms, actor, user, key, address, action, conversation, status)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let AuditEntry { at_ms, actor, address, action, conversation, status } = entry;
+    let (kind, user, key) = match actor {
+        AuditActor::Unknown => (UNKNOWN, None, None),
+        AuditActor::Operator => (OPERATOR, None, None),
+        AuditActor::User { name, key } => (USER, Some(name.as_str()), key.as_ref().map(KeyId::as_str)),
+    };
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.prepare_cached(INSERT)?.execute(params![
+        at_ms,
+        kind,
+        user,
+        key,
+        address.map(|address| address.to_string()),
+        action,
+        conversation.as_ref().map(ConversationId::as_str),
+        status,
+    ])?;
+    let last = transaction.last_insert_rowid();
+    if last % REMOVAL_INTERVAL == 0 {
+        remove_oldest(&transaction, max)?;
+    }
+    transaction.commit()
+}
+
+/// Removes the oldest entries, separately those of unknown clients: their wrong keys must not displace the others.
+fn remove_oldest(connection: &Connection, max: u64) -> rusqlite::Result<()> {
+    const REMOVE: &str = "
+        DELETE FROM audit WHERE (actor = 'unknown') = ?1 AND number <= (
+            SELECT number FROM audit WHERE (actor = 'unknown') = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2
+        )";
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    let max_unknown = max / UNKNOWN_SHARE;
+    connection.execute(REMOVE, params![true, max_unknown])?;
+    connection.execute(REMOVE, params![false, max - max_unknown])?;
+    Ok(())
+}
+
+pub(super) fn read(connection: &Connection, filter: &AuditFilter) -> rusqlite::Result<Vec<AuditEntry>> {
+    const READ: &str = "
+        SELECT at_ms, actor, user, key, address, action, conversation, status FROM audit
+        WHERE (?1 IS NULL OR user = ?1) AND (?2 IS NULL OR conversation = ?2)
+        ORDER BY number DESC LIMIT ?3";
+    let mut statement = connection.prepare_cached(READ)?;
+    let rows = statement.query_map(
+        params![
+            filter.user.as_ref().map(UserId::as_str),
+            filter.conversation.as_ref().map(ConversationId::as_str),
+            i64::try_from(filter.limit).unwrap_or(i64::MAX),
+        ],
+        parse,
+    )?;
+    let mut entries = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    entries.reverse();
+    Ok(entries)
+}
+
+fn parse(row: &Row<'_>) -> rusqlite::Result<AuditEntry> {
+    let kind: String = row.get(1)?;
+    let actor = match (kind.as_str(), row.get::<_, Option<String>>(2)?) {
+        (USER, Some(name)) => AuditActor::User {
+            name: parse_text(2, name, UserId::try_from)?,
+            key: parse_optional(row, 3, |key| key.parse::<KeyId>())?,
+        },
+        (OPERATOR, _) => AuditActor::Operator,
+        _ => AuditActor::Unknown,
+    };
+    Ok(AuditEntry {
+        at_ms: row.get(0)?,
+        actor,
+        address: parse_optional(row, 4, |address| address.parse::<std::net::IpAddr>())?,
+        action: row.get(5)?,
+        conversation: parse_optional(row, 6, ConversationId::try_from)?,
+        status: row.get(7)?,
+    })
+}
+
+fn parse_optional<T, E>(
+    row: &Row<'_>,
+    column: usize,
+    parse: impl FnOnce(String) -> Result<T, E>,
+) -> rusqlite::Result<Option<T>>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let text: Option<String> = row.get(column)?;
+    text.map(|text| parse_text(column, text, parse)).transpose()
+}
