@@ -116,6 +116,16 @@ impl Conversations {
         listed.map(|listed| listed.summary.events).ok_or_else(|| ConversationsError::Unknown(id.clone()))
     }
 
+    /// Returns the user who owns a conversation. `None` for the operator.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
+    pub async fn owner(&self, id: &ConversationId) -> Result<Option<UserId>, ConversationsError> {
+        let listed = self.store.find(id).await?;
+        let listed = listed.ok_or_else(|| ConversationsError::Unknown(id.clone()))?;
+        Ok(listed.overview.owner)
+    }
+
     /// Whether a user owns a conversation. `false` if there is no such conversation, or its entry is damaged.
     ///
     /// # Errors

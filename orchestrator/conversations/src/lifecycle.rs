@@ -9,7 +9,7 @@ use engine::title::first_line;
 use protocol::action::MessageAction;
 use protocol::record::{ConversationTitled, FeedbackGiven};
 use protocol::risk::ConfirmationPolicy;
-use protocol::{ConversationId, Event, EventId, EventSource, Record};
+use protocol::{ConversationId, Event, EventId, EventSource, Record, UserId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -188,9 +188,9 @@ impl Conversations {
         self.running.with(id, is_at_rest).unwrap_or(false)
     }
 
-    /// Returns the running conversation that has waited longest for the user, of those that are at rest.
-    pub(crate) fn longest_at_rest(&self) -> Option<ConversationId> {
-        self.running.longest_at_rest()
+    /// Returns the running conversation that has waited longest for the user, of those of one owner or of all that are at rest.
+    pub(crate) fn longest_at_rest(&self, owner: Option<&UserId>) -> Option<ConversationId> {
+        self.running.longest_at_rest(owner)
     }
 
     /// Follows a running conversation. The first follower also sends the messages of a replayed user.

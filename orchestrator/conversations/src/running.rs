@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engine::conversation::{Conversation, EngineParts, SandboxDisposition, State};
 use engine::replay::Trajectory;
 use engine::secrets::Redactor;
-use protocol::ConversationId;
+use protocol::{ConversationId, UserId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -77,10 +77,11 @@ impl RunningConversations {
         self.changed.subscribe()
     }
 
-    /// Returns the conversation with the oldest input of the user, of those that are at rest.
-    pub(crate) fn longest_at_rest(&self) -> Option<ConversationId> {
+    /// Returns the conversation with the oldest input of the user, of those of one owner or of all that are at rest.
+    pub(crate) fn longest_at_rest(&self, owner: Option<&UserId>) -> Option<ConversationId> {
         let by_id = self.lock();
-        let at_rest = by_id.iter().filter(|(_, running)| running.is_at_rest());
+        let is_owned = |running: &RunningConversation| owner.is_none_or(|owner| running.has_owner(owner));
+        let at_rest = by_id.iter().filter(|(_, running)| running.is_at_rest() && is_owned(running));
         at_rest.min_by_key(|(_, running)| running.last_input).map(|(id, _)| id.clone())
     }
 
@@ -106,6 +107,14 @@ impl RunningConversation {
     /// Whether the conversation continues only with an input of the user, or has failed.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.conversation.is_closed() || is_at_rest(&self.conversation.state())
+    }
+
+    fn has_owner(&self, owner: &UserId) -> bool {
+        self.conversation
+            .state()
+            .started
+            .as_ref()
+            .is_some_and(|started| started.owner.as_ref() == Some(owner))
     }
 
     /// Ends the conversation's task and its tool servers. Returns the last state.

@@ -109,12 +109,13 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     }
     let key = ServerKey::load(&state_dir)?;
     let (durability, close_delay) = (config.durability, config.sandbox.close_delay);
+    let max_running_per_user = config.max_concurrent_conversations;
     let configs = user_configs(config, &overrides, arguments.allowed_addresses)?;
     let profiles = user_profiles(&state_dir, &configs).await?;
     let accounts = Arc::new(compose::accounts(&state_dir).await?);
     let mut interrupts = Interrupts::listen()?;
     let store = state_dir.store(durability).await?;
-    let options = HostingOptions { max_running: arguments.max_running, close_delay };
+    let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
     let choices = choices(&configs);
     let conversations = HostedConversations::new(
         compose::conversations(store, &state_dir),

@@ -229,7 +229,7 @@ const EFFECTIVE: &[(&str, Kind, &str)] = &[
         "sync_events enable_browser save_screenshots_in_trajectory init_git_in_empty_workspace \
          enable_default_condenser",
     ),
-    ("core", Kind::Integer, "max_iterations"),
+    ("core", Kind::Integer, "max_iterations max_concurrent_conversations"),
     ("core", Kind::Number, "max_budget_per_task"),
     ("security", Kind::Flag, "confirmation_mode"),
     ("security", Kind::Confirmation, "confirmation_policy"),
@@ -306,7 +306,7 @@ const WITHOUT_EFFECT: &[(&str, &str)] = &[
         "workspace_mount_path_in_sandbox workspace_mount_rewrite run_as_openhands \
          jwt_secret debug file_uploads_max_file_size_mb \
          file_uploads_restrict_file_types file_uploads_allowed_extensions conversation_max_age_seconds \
-         max_concurrent_conversations file_store cache_dir \
+         file_store cache_dir \
          file_store_web_hook_url file_store_web_hook_headers file_store_web_hook_batch \
          cli_multiline_input client_wait_timeout enable_cli_session \
          disable_color mcp_host modal_api_token_id modal_api_token_secret e2b_api_key volumes",

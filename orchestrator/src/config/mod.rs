@@ -97,6 +97,9 @@ pub(crate) struct Overrides {
     pub secrets: Vec<String>,
 }
 
+/// Number of conversations of a user that V0 runs at once.
+const DEFAULT_MAX_CONCURRENT_CONVERSATIONS: usize = 3;
+
 /// The whole configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
@@ -108,6 +111,8 @@ pub(crate) struct Config {
     pub max_iterations: u32,
     /// Maximum cost of a task's model calls, in US dollars. `None` for no limit.
     pub max_budget: Option<f64>,
+    /// Maximum number of conversations of each user that a server runs at once.
+    pub max_concurrent_conversations: usize,
     /// Backend that provisions sandboxes.
     pub runtime: Runtime,
     /// Sandboxes and their backends.
@@ -263,6 +268,10 @@ impl Config {
         let replay_trajectory = settings.path("core", "replay_trajectory_path");
         Ok(Self {
             team: BTreeMap::new(),
+            max_concurrent_conversations: settings
+                .integer("core", "max_concurrent_conversations")
+                .and_then(|number| usize::try_from(number).ok())
+                .unwrap_or(DEFAULT_MAX_CONCURRENT_CONVERSATIONS),
             max_iterations: overrides
                 .max_iterations
                 .or_else(max_iterations)

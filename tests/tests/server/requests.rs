@@ -1,8 +1,9 @@
 //! Requests that the server answers or rejects.
 
+use futures_util::future::{join_all, select_all};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
+use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish, tool_call};
 use tests::host_server::{HostServer, is_state};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -225,16 +226,21 @@ async fn conversations_are_listed_in_pages_and_renamed() {
 #[tokio::test]
 async fn conversation_at_rest_makes_room_for_another() {
     let home = Home::new();
-    let model = home.script(&json!([bash("sleep 3600")]));
-    let server = HostServer::start(&home, &model, &["--max-running", "1"]);
+    let sleep = tool_call("execute_bash", &json!({"command": "sleep 3600", "timeout": 600}));
+    let server = HostServer::start(&home, &home.script(&json!([sleep])), &["--max-running", "1"]);
     let waiting = server.post("/api/conversations", &json!({})).await;
     let waiting = waiting["conversation_id"].as_str().unwrap();
     server.wait_for_event(waiting, |event| is_state(event, "awaiting_user_input")).await;
     let working = server.create("Sleep.").await;
     assert_eq!(server.get(&format!("/api/conversations/{waiting}")).await["status"], "STOPPED");
     server.wait_for_event(&working, |event| event["action"] == "run").await;
-    let (status, response) = server.send(Method::POST, "/api/conversations", Some(&json!({}))).await;
+    // The queue of one owner is full with 16.
+    let empty = json!({});
+    let create = || Box::pin(server.send(Method::POST, "/api/conversations", Some(&empty)));
+    let ((status, response), _, waiting) = select_all((0..17).map(|_| create())).await;
     assert_eq!((status.as_u16(), &response["msg_id"]), (429, &json!("CONVERSATION$TOO_MANY_RUNNING")));
     server.post(&format!("/api/conversations/{working}/stop"), &json!({})).await;
-    server.post("/api/conversations", &json!({})).await;
+    for (status, response) in join_all(waiting).await {
+        assert_eq!(status, 200, "{response}");
+    }
 }

@@ -397,3 +397,27 @@ fn users_and_keys_are_administered_from_the_command_line() {
     let offered = home.completed("glovebox user rm", None);
     assert!(offered.lines().any(|name| name == "ada"), "{offered}");
 }
+
+/// A user who runs the maximum waits until an own conversation is at rest. Other users do not.
+#[tokio::test]
+async fn user_waits_for_own_conversations_only() {
+    let home = Home::new();
+    home.write(".glovebox/config.toml", "[core]\nmax_concurrent_conversations = 1\n");
+    let users = start(&home, &json!([bash("while [ ! -e stop ]; do sleep 0.1; done"), finish()]));
+    let first = users.create(&users.ada).await;
+    users.server.wait_for_event(&first, |event| event["action"] == "run").await;
+    let folder = home.path().join(".glovebox/workspaces").join(&first);
+    let (waited, other) = tokio::join!(users.create(&users.ada), async {
+        let other = users.create(&users.ben).await;
+        std::fs::write(folder.join("stop"), "").unwrap();
+        other
+    });
+    let status =
+        async |id: &str| users.server.get(&format!("/api/conversations/{id}")).await["status"].clone();
+    assert_eq!(status(&first).await, "STOPPED");
+    assert_ne!((status(&waited).await, status(&other).await), (json!("STOPPED"), json!("STOPPED")));
+    for id in [&waited, &other] {
+        let stop = users.server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+        assert_eq!(stop["conversation_status"], "STOPPED");
+    }
+}

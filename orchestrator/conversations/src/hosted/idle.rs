@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::{ConversationId, EventId};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 
 use super::HostedConversations;
+use super::slots::Slot;
 use crate::{CloseReason, ConversationUpdate, ConversationsError, FollowOptions, Follower};
 
 /// Delay before a log is read again that could not be read.
@@ -19,7 +19,7 @@ impl HostedConversations {
     pub(super) async fn close_when_idle(
         self: &Arc<Self>,
         id: &ConversationId,
-        slot: OwnedSemaphorePermit,
+        slot: Slot,
     ) -> Result<(), ConversationsError> {
         let from = self.conversations.state(id).map_or(EventId::FIRST, |state| state.next_id);
         let options = FollowOptions { from, auto_continue: false };

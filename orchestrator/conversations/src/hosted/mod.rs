@@ -3,9 +3,9 @@
 mod event_stream;
 mod factory;
 mod idle;
+mod slots;
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,9 +13,8 @@ use engine::conversation::State;
 use futures_util::stream::{self, StreamExt as _};
 use protocol::action::MessageAction;
 use protocol::record::FeedbackGiven;
-use protocol::{AgentState, ConversationId, EventId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use protocol::{AgentState, ConversationId, EventId, UserId};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +22,8 @@ use crate::{
     CloseReason, ConversationFilter, ConversationStatus, Conversations, ConversationsError, DeleteMode,
     HostError, InitialTask, ResumeRequest, UserDecision,
 };
+
+use slots::{Occupied, Owner, Slot, Slots};
 
 pub use event_stream::EventStream;
 pub use factory::{ComposedConversation, ConversationFactory, ConversationRequest};
@@ -33,8 +34,11 @@ const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
 /// Number of conversations that are closed concurrently.
 const CONCURRENT_CHANGES: usize = 8;
 
-/// Time for a conversation that was closed to return its slot.
-const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for which a request waits until fewer conversations run.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Interval at which a waiting request looks for a conversation at rest, to close it.
+const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Delay before an interrupted conversation is resumed again while the maximum number runs.
 const RESUME_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -44,6 +48,8 @@ const RESUME_RETRY_DELAY: Duration = Duration::from_secs(1);
 pub struct HostingOptions {
     /// Maximum number of conversations that run at once.
     pub max_running: usize,
+    /// Maximum number of conversations of each user that run at once. Does not apply to the operator.
+    pub max_running_per_user: usize,
     /// A conversation that is at rest for this time is closed.
     pub close_delay: Duration,
 }
@@ -54,7 +60,7 @@ pub struct HostedConversations {
     factory: Arc<dyn ConversationFactory>,
     options: HostingOptions,
     /// One for each conversation that may run.
-    slots: Arc<Semaphore>,
+    slots: Arc<Slots>,
     /// One lock per conversation that is being changed. A blocking mutex, because it is never held across an await.
     changing: Mutex<BTreeMap<ConversationId, Weak<tokio::sync::Mutex<()>>>>,
     tasks: TaskTracker,
@@ -68,7 +74,7 @@ impl HostedConversations {
         factory: Arc<dyn ConversationFactory>,
         options: HostingOptions,
     ) -> Arc<Self> {
-        let slots = Arc::new(Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)));
+        let slots = Slots::new(options.max_running, options.max_running_per_user);
         Arc::new(Self {
             conversations,
             factory,
@@ -94,7 +100,7 @@ impl HostedConversations {
         request: ConversationRequest,
     ) -> Result<ConversationId, ConversationsError> {
         self.change(&Conversations::new_id(), |this, id| async move {
-            let slot = this.acquire_slot().await?;
+            let slot = this.acquire_slot(&request.owner).await?;
             let mut claim = this.conversations.create(id.clone()).await?;
             let owner = request.owner.clone();
             let mut new = this.factory.compose_new(&mut claim, request).await?;
@@ -246,17 +252,19 @@ impl HostedConversations {
         let statuses = vec![ConversationStatus::Interrupted];
         let filter = ConversationFilter { statuses, ..ConversationFilter::default() };
         let interrupted = self.conversations.list(&filter).await?;
-        let mut failed = Vec::new();
-        for id in interrupted.into_iter().filter_map(|entry| Some(entry.summary?.id)) {
-            loop {
-                match self.start(&id).await {
-                    Err(ConversationsError::TooManyRunning(_)) => sleep(RESUME_RETRY_DELAY).await,
-                    Err(error) => break failed.push((id, error)),
-                    Ok(()) => break,
+        // Concurrently, so that one that waits for others of its user delays no other user's.
+        let resuming =
+            interrupted.into_iter().filter_map(|entry| Some(entry.summary?.id)).map(|id| async move {
+                loop {
+                    match self.start(&id).await {
+                        Err(ConversationsError::TooManyRunning(_)) => sleep(RESUME_RETRY_DELAY).await,
+                        Err(error) => return Some((id, error)),
+                        Ok(()) => return None,
+                    }
                 }
-            }
-        }
-        Ok(failed)
+            });
+        let failed = stream::iter(resuming).buffer_unordered(CONCURRENT_CHANGES);
+        Ok(failed.filter_map(std::future::ready).collect().await)
     }
 
     /// Closes all conversations and keeps their sandboxes, so that [`resume_interrupted`](Self::resume_interrupted) continues
@@ -311,7 +319,7 @@ impl HostedConversations {
         if let Some(state) = self.conversations.state(id) {
             return Ok(Opened::Before(state));
         }
-        let slot = self.acquire_slot().await?;
+        let slot = self.acquire_slot(&self.conversations.owner(id).await?).await?;
         let mut stored = self.conversations.open(id).await?;
         stored.check(&request)?;
         let from = stored.state.next_id;
@@ -361,40 +369,48 @@ impl HostedConversations {
         Err(ConversationsError::NotRunning(id.clone()))
     }
 
-    /// Returns the right to run a conversation. If the maximum number runs, closes the one that has waited longest for its user.
-    async fn acquire_slot(self: &Arc<Self>) -> Result<OwnedSemaphorePermit, ConversationsError> {
+    /// Returns the right to run a conversation of an owner. If the maximum number runs, closes the one that has waited longest for
+    /// its user, and waits in a queue if all are at work.
+    async fn acquire_slot(self: &Arc<Self>, owner: &Owner) -> Result<Slot, ConversationsError> {
         if self.shutdown.is_cancelled() {
             return Err(ConversationsError::ShuttingDown);
         }
-        let too_many = || ConversationsError::TooManyRunning(self.options.max_running);
-        let mut acquiring = pin!(Arc::clone(&self.slots).acquire_owned());
-        tokio::select! {
-            // Polled first, so that this caller is the first in the queue when a slot becomes free.
-            biased;
-            slot = &mut acquiring => return slot.map_err(|_| ConversationsError::ShuttingDown),
-            has_closed = self.close_longest_at_rest() => if !has_closed {
-                return Err(too_many());
-            },
-        }
-        // Its task is about to return the slot.
-        match timeout(SLOT_TIMEOUT, acquiring).await {
-            Ok(slot) => slot.map_err(|_| ConversationsError::ShuttingDown),
-            Err(_) => Err(too_many()),
-        }
-    }
-
-    /// Closes the conversation that has waited longest for its user. Returns whether there was one.
-    async fn close_longest_at_rest(self: &Arc<Self>) -> bool {
-        while let Some(id) = self.conversations.longest_at_rest() {
-            if self
-                .change(&id, |this, id| async move { Ok(this.close_at_rest(&id).await) })
-                .await
-                .unwrap_or(false)
-            {
-                return true;
+        let occupied = match self.slots.try_acquire(owner) {
+            Ok(slot) => return Ok(slot),
+            Err(occupied) => occupied,
+        };
+        let (max, closed) = match occupied {
+            Occupied::Server => (self.options.max_running, &None),
+            Occupied::User => (self.options.max_running_per_user, owner),
+        };
+        let too_many = || ConversationsError::TooManyRunning(max);
+        // In the queue before another one is closed, because its slot is for the first in the queue.
+        let mut waiting = self.slots.enqueue(owner).ok_or_else(too_many)?;
+        let deadline = Instant::now() + QUEUE_TIMEOUT;
+        while Instant::now() < deadline {
+            // Closes another one in each round, because those at work may be at rest by now.
+            let round = async {
+                self.close_longest_at_rest(closed.as_ref()).await;
+                sleep(QUEUE_INTERVAL).await;
+            };
+            tokio::select! {
+                biased;
+                slot = &mut waiting => return slot.map_err(|_| ConversationsError::ShuttingDown),
+                () = self.shutdown.cancelled() => return Err(ConversationsError::ShuttingDown),
+                () = round => {}
             }
         }
-        false
+        Err(too_many())
+    }
+
+    /// Closes the conversation that has waited longest for its user, of one user or of all. Does nothing if all are at work.
+    async fn close_longest_at_rest(self: &Arc<Self>, owner: Option<&UserId>) {
+        while let Some(id) = self.conversations.longest_at_rest(owner) {
+            let close = |this: Arc<Self>, id| async move { Ok(this.close_at_rest(&id).await) };
+            if self.change(&id, close).await.unwrap_or(false) {
+                return;
+            }
+        }
     }
 
     /// Closes a conversation if it is at rest or has failed. Returns whether it did. The conversation is being changed.

@@ -54,7 +54,7 @@ impl ConversationFactory for GreeterFactory {
 fn hosted(store: &Arc<MemoryStore>, max_running: usize, close_delay: Duration) -> Arc<HostedConversations> {
     let (store, locks) = (Arc::clone(store), Arc::new(ProcessLocks::default()));
     let conversations = Conversations::new(store, locks, Arc::new(NoWorkspaces));
-    let options = HostingOptions { max_running, close_delay };
+    let options = HostingOptions { max_running, max_running_per_user: 2, close_delay };
     HostedConversations::new(conversations, Arc::new(GreeterFactory), options)
 }
 
@@ -258,4 +258,32 @@ async fn stream_of_a_stored_conversation_has_its_title_and_end() {
         hosted.delete(&id).await.unwrap();
     });
     assert!(matches!(ended, Err(ConversationsError::Unknown(_))), "{ended:?}");
+}
+
+/// A user who runs as many conversations as a user may gets another one only when an own one is closed, or waits.
+#[tokio::test(start_paused = true)]
+async fn user_with_the_maximum_waits_without_effect_on_others() {
+    let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
+    let create = async |owner: Option<&str>, text: Option<&str>| {
+        let owner = owner.map(|name| name.parse().unwrap());
+        hosted.create(ConversationRequest { owner, message: text.map(message), ..Default::default() }).await
+    };
+    let of_ben = create(Some("ben"), None).await.unwrap();
+    let first = create(Some("ada"), None).await.unwrap();
+    let second = create(Some("ada"), None).await.unwrap();
+    for id in [&of_ben, &first, &second] {
+        until(&hosted, id, AgentState::AwaitingUserInput).await;
+    }
+    let third = create(Some("ada"), None).await.unwrap();
+    let mut running = hosted.conversations().running();
+    running.sort();
+    let mut expected = vec![of_ben, second, third];
+    expected.sort();
+    assert_eq!(running, expected, "the own one that waited longest is closed");
+    for _ in 0..5 {
+        create(None, None).await.unwrap();
+    }
+    assert_eq!(hosted.conversations().running().len(), 8, "the operator has no limit per user");
+    let owner = hosted.conversations().owner(&first).await.unwrap();
+    assert_eq!(owner, Some("ada".parse().unwrap()));
 }
