@@ -13,8 +13,8 @@ use super::host;
 async fn subscriber_is_woken_by_appends_of_another_host() {
     let Some(database) = TestDatabase::create() else { return };
     let (one, other, a) = (host(&database).await, host(&database).await, conversation("a"));
-    let mut end = other.subscribe(&a);
-    let mut unrelated = other.subscribe(&conversation("b"));
+    let mut end = other.subscribe(&a).unwrap();
+    let mut unrelated = other.subscribe(&conversation("b")).unwrap();
     assert_eq!(*end.borrow_and_update(), EventId::FIRST);
     for next in 0..20 {
         one.append(&a, &[event(next)]).await.unwrap();
@@ -28,8 +28,8 @@ async fn subscriber_is_woken_by_appends_of_another_host() {
 async fn slow_subscriber_is_woken_once_with_the_latest_end() {
     let Some(database) = TestDatabase::create() else { return };
     let (one, other, a) = (host(&database).await, host(&database).await, conversation("a"));
-    let mut slow = other.subscribe(&a);
-    let mut fast = other.subscribe(&a);
+    let mut slow = other.subscribe(&a).unwrap();
+    let mut fast = other.subscribe(&a).unwrap();
     for next in 0..20 {
         one.append(&a, &[event(next)]).await.unwrap();
     }
@@ -44,7 +44,7 @@ async fn subscriber_is_woken_when_the_notification_is_lost() {
     let Some(database) = TestDatabase::create() else { return };
     let (one, a) = (host(&database).await, conversation("a"));
     one.append(&a, &events(0..2)).await.unwrap();
-    let mut end = one.subscribe(&a);
+    let mut end = one.subscribe(&a).unwrap();
     // As an append would, but without its notification.
     database.execute("UPDATE conversations SET events = 7");
     end.wait_for(|end| *end == EventId(7)).await.unwrap();
@@ -56,7 +56,7 @@ async fn subscriber_is_woken_after_a_restart_of_postgresql() {
     let server = Arc::new(server);
     let database = TestDatabase::on(Arc::clone(&server));
     let (one, a) = (host(&database).await, conversation("a"));
-    let mut end = one.subscribe(&a);
+    let mut end = one.subscribe(&a).unwrap();
     one.append(&a, &[event(0)]).await.unwrap();
     end.wait_for(|end| *end == EventId(1)).await.unwrap();
     server.stop(rustix::process::Signal::QUIT);

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId, Timestamp};
+use tokio::sync::watch;
 
 use super::{ConversationPage, ConversationQuery, ListedConversation};
 
@@ -52,6 +53,13 @@ pub trait EventStore: Send + Sync {
     /// # Errors
     /// See [`StoreError`]. A damaged entry is part of the list instead.
     async fn conversations(&self) -> Result<ConversationList, StoreError>;
+
+    /// Returns the end of a conversation's log, the id of the next event, as far as it is known. It changes soon after any
+    /// process appends. It only wakes a reader, which reads from the store. `None` if only one process appends.
+    fn subscribe(&self, conversation: &ConversationId) -> Option<watch::Receiver<EventId>> {
+        let _ = conversation;
+        None
+    }
 
     /// Removes a conversation with its log. Idempotent. The caller ensures that no process appends to it.
     ///

@@ -10,6 +10,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_events.sql"),
     include_str!("../../migrations/postgres/0002_overviews.sql"),
     include_str!("../../migrations/postgres/0003_owners.sql"),
+    include_str!("../../migrations/postgres/0004_hosts.sql"),
 ];
 
 /// Schema version of this program.

@@ -4,7 +4,7 @@
 //! own, so that slow reads delay neither appends nor renewals of leases. An event that [`append`](EventStore::append) has
 //! acknowledged is as durable as a commit of the server, by default on its disk.
 //!
-//! Hosts coordinate by [`Leases`]. [`subscribe`](PostgresStore::subscribe) wakes readers of logs that other hosts append to.
+//! Hosts coordinate by [`Leases`]. [`subscribe`](EventStore::subscribe) wakes readers of logs that other hosts append to.
 //!
 //! After a restart of PostgreSQL the store connects again. Reads are repeated. An append whose connection broke fails, unless the
 //! log shows that it was committed; it is never sent twice. If the server remains unavailable, the append fails although it may
@@ -39,11 +39,12 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use append::FencedBatch;
 use connector::Connector;
 use database::Database;
-use leases::Fence;
+use leases::{Fence, LeaseHost};
 pub use leases::{Lease, LeaseTiming, Leases};
 pub use open::{PostgresOpenError, PostgresOptions};
 use wakeups::Wakeups;
@@ -88,7 +89,8 @@ impl PostgresStore {
         let reads = Database::connect(&connector, READ_CONNECTIONS).await?;
         catch_up::run(&reads, &writes).await;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let leases = Leases::start(Arc::clone(&writes), options.lease_timing, &tasks, stop.clone());
+        let host = LeaseHost { id: Uuid::now_v7(), address: options.address };
+        let leases = Leases::start(Arc::clone(&writes), host, options.lease_timing, &tasks, stop.clone());
         let writer = Writer::start(Arc::clone(&writes), leases.host(), &tasks, stop.clone());
         let wakeups = Wakeups::start(&connector, &tasks, stop.clone());
         let _stop_on_drop = stop.clone().drop_guard();
@@ -98,13 +100,6 @@ impl PostgresStore {
     /// Returns the leases of this host.
     pub fn leases(&self) -> &Leases {
         &self.leases
-    }
-
-    /// Returns the end of a conversation's log as far as it is known: the id of the next event. It changes soon after another
-    /// host, or this one, has appended. Changes that follow each other quickly are one. It only wakes a reader, which reads from the
-    /// store: it starts at [`EventId::FIRST`], and lags while PostgreSQL is unavailable.
-    pub fn subscribe(&self, conversation: &ConversationId) -> watch::Receiver<EventId> {
-        self.wakeups.subscribe(conversation)
     }
 
     /// Writes the queued appends, releases the dropped leases and closes the connections. Bounded in time. Later operations fail.
@@ -186,6 +181,11 @@ impl EventStore for PostgresStore {
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {
         read::conversations(&self.reads).await
+    }
+
+    /// Starts at [`EventId::FIRST`], and lags while PostgreSQL is unavailable. Changes that follow each other quickly are one.
+    fn subscribe(&self, conversation: &ConversationId) -> Option<watch::Receiver<EventId>> {
+        Some(self.wakeups.subscribe(conversation))
     }
 
     /// Rejected like an append if the lease is lost, or another host holds one.

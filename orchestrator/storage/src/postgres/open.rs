@@ -14,6 +14,8 @@ pub struct PostgresOptions {
     pub roots: Option<Arc<RootCertStore>>,
     /// Times of leases. All hosts of a database have the same.
     pub lease_timing: LeaseTiming,
+    /// Address at which other hosts reach the one that runs a conversation.
+    pub address: Option<String>,
 }
 
 /// Error of opening the store.

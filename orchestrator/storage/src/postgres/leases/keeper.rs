@@ -50,7 +50,7 @@ async fn renew(leases: &Leases) -> Result<(), DatabaseError> {
         return Ok(());
     }
     let requested = Instant::now();
-    let renewed = table::renew(&leases.database, leases.host, &held, leases.timing.duration).await?;
+    let renewed = table::renew(&leases.database, leases.host.id, &held, leases.timing.duration).await?;
     for lease in &held {
         if renewed.contains(lease) {
             leases.held.extend(lease, leases.timing.valid_until(requested));
@@ -84,7 +84,7 @@ async fn release(leases: &Leases) {
     if released.is_empty() {
         return;
     }
-    if let Err(error) = table::release(&leases.database, leases.host, &released).await {
+    if let Err(error) = table::release(&leases.database, leases.host.id, &released).await {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(error, count = released.len(), "cannot release leases: they expire");
     }

@@ -60,11 +60,19 @@ impl LeaseTiming {
     }
 }
 
+/// This host: the store in this process.
+#[derive(Debug, Clone)]
+pub(super) struct LeaseHost {
+    pub(super) id: Uuid,
+    /// Where other hosts reach it.
+    pub(super) address: Option<String>,
+}
+
 /// The leases of a store.
 #[derive(Clone)]
 pub struct Leases {
     database: Arc<Database>,
-    host: Uuid,
+    host: LeaseHost,
     timing: LeaseTiming,
     held: Arc<HeldLeases>,
     tasks: TaskTracker,
@@ -74,19 +82,19 @@ impl Leases {
     /// Starts the task that keeps the leases, until `stop`.
     pub(super) fn start(
         database: Arc<Database>,
+        host: LeaseHost,
         timing: LeaseTiming,
         tasks: &TaskTracker,
         stop: CancellationToken,
     ) -> Self {
-        let leases =
-            Self { database, host: Uuid::now_v7(), timing, held: Arc::default(), tasks: tasks.clone() };
+        let leases = Self { database, host, timing, held: Arc::default(), tasks: tasks.clone() };
         tasks.spawn(keeper::run(leases.clone(), stop));
         leases
     }
 
     /// Returns the id of this host: of this store in this process.
     pub fn host(&self) -> Uuid {
-        self.host
+        self.host.id
     }
 
     /// Acquires the lease of a conversation, which need not exist yet. `None` if another host, or another task of this process,
@@ -106,15 +114,24 @@ impl Leases {
 
     async fn acquire_reserved(self, conversation: ConversationId) -> Result<Option<Lease>, DatabaseError> {
         let requested = Instant::now();
-        let acquired = table::acquire(&self.database, self.host, &conversation, self.timing.duration).await;
-        let Ok(Some(generation)) = acquired else {
+        let acquired = table::acquire(&self.database, &self.host, &conversation, self.timing.duration).await;
+        let Ok(Some((generation, is_takeover))) = acquired else {
             self.held.cancel(&conversation);
             return acquired.map(|_| None);
         };
-        tracing::info!(%conversation, generation, host = %self.host, "acquired a lease");
+        tracing::info!(%conversation, generation, host = %self.host.id, "acquired a lease");
         let key = (conversation.clone(), generation);
         let lost = self.held.hold(key, self.timing.valid_until(requested));
-        Ok(Some(Lease { conversation, generation, lost, held: Arc::clone(&self.held) }))
+        Ok(Some(Lease { conversation, generation, is_takeover, lost, held: Arc::clone(&self.held) }))
+    }
+
+    /// Returns the address of another host that has leased a conversation. `None` if no other host has, or it has no address.
+    ///
+    /// # Errors
+    /// [`StoreError::Storage`] if the database is unavailable.
+    pub async fn other_holder(&self, conversation: &ConversationId) -> Result<Option<String>, StoreError> {
+        let holder = table::other_holder(&self.database, self.host.id, conversation).await;
+        holder.map_err(|error| failed(LIST, error))
     }
 
     /// Returns the conversations that any host has leased.
@@ -150,6 +167,7 @@ impl Leases {
 pub struct Lease {
     conversation: ConversationId,
     generation: i64,
+    is_takeover: bool,
     lost: CancellationToken,
     held: Arc<HeldLeases>,
 }
@@ -163,6 +181,11 @@ impl Lease {
     /// Returns the generation. Increases with every acquisition.
     pub fn generation(&self) -> i64 {
         self.generation
+    }
+
+    /// Whether it takes the place of a lease that was not released: its holder has ended, or cannot reach the database.
+    pub fn is_takeover(&self) -> bool {
+        self.is_takeover
     }
 
     /// Returns the token that is cancelled when the lease is lost: another host may hold it soon, and appends fail.

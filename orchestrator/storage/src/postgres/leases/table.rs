@@ -7,20 +7,22 @@ use protocol::ConversationId;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::LeaseHost;
 use super::held::{Generation, LeaseKey};
 use crate::postgres::database::{Database, DatabaseError};
 
 /// Takes a lease that is free, has expired, or was acquired by this host without anyone holding it. No row otherwise. The
 /// generation is drawn while the row is locked, so that it increases in the order of acquisitions.
 const ACQUIRE: &str = "
-    INSERT INTO leases AS held (conversation, host, generation, expires_at)
-    VALUES ($1, $2, nextval('lease_generations'), clock_timestamp() + make_interval(secs => $3))
+    INSERT INTO leases AS held (conversation, host, generation, expires_at, address)
+    VALUES ($1, $2, nextval('lease_generations'), clock_timestamp() + make_interval(secs => $3), $4)
     ON CONFLICT (conversation) DO UPDATE
         SET host = excluded.host,
+            address = excluded.address,
             generation = nextval('lease_generations'),
             expires_at = clock_timestamp() + make_interval(secs => $3)
         WHERE held.expires_at <= clock_timestamp() OR held.host = excluded.host
-    RETURNING generation";
+    RETURNING generation, xmax <> 0";
 
 /// Extends the leases that have neither expired nor been taken over. Locks them in the order in which appends do.
 const RENEW: &str = "
@@ -48,19 +50,27 @@ const RELEASE: &str = "
     )
     DELETE FROM leases USING mine WHERE leases.conversation = mine.conversation";
 
+const OTHER_HOLDER: &str = "
+    SELECT address FROM leases WHERE conversation = $1 AND host <> $2 AND expires_at > clock_timestamp()";
+
 const HELD: &str = "SELECT conversation FROM leases WHERE expires_at > clock_timestamp()";
 
 const EXPIRED: &str = "SELECT conversation FROM leases WHERE expires_at <= clock_timestamp()";
 
-/// Acquires a lease. `None` if another host holds it.
+/// Acquires a lease. Returns whether it takes the place of one that was not released. `None` if another host holds it.
 pub(super) async fn acquire(
     database: &Database,
-    host: Uuid,
+    host: &LeaseHost,
     conversation: &ConversationId,
     duration: Duration,
-) -> Result<Option<Generation>, DatabaseError> {
-    let rows = database.query(ACQUIRE, &[&conversation.as_str(), &host, &duration.as_secs_f64()]).await?;
-    Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
+) -> Result<Option<(Generation, bool)>, DatabaseError> {
+    let LeaseHost { id, address } = host;
+    let rows =
+        database.query(ACQUIRE, &[&conversation.as_str(), id, &duration.as_secs_f64(), address]).await?;
+    Ok(rows
+        .first()
+        .map(|row| Ok::<_, tokio_postgres::Error>((row.try_get(0)?, row.try_get(1)?)))
+        .transpose()?)
 }
 
 /// Renews leases. Returns those that were renewed; the others are lost.
@@ -89,6 +99,16 @@ pub(super) async fn release(
     let (conversations, generations) = columns(leases);
     database.query(RELEASE, &[&host, &conversations, &generations]).await?;
     Ok(())
+}
+
+/// Returns the address of another host that holds a lease. `None` if none does, or it has no address.
+pub(super) async fn other_holder(
+    database: &Database,
+    host: Uuid,
+    conversation: &ConversationId,
+) -> Result<Option<String>, DatabaseError> {
+    let rows = database.query(OTHER_HOLDER, &[&conversation.as_str(), &host]).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.flatten())
 }
 
 /// Returns the leased conversations of all hosts.
