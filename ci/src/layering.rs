@@ -23,7 +23,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("sandbox", &["engine", "protocol", "tls"]),
     ("storage", &["accounts", "engine", "protocol", "tls"]),
     ("conversations", &["engine", "protocol"]),
-    ("server", &["accounts", "conversations", "engine", "git_providers", "protocol"]),
+    ("server", &["accounts", "conversations", "engine", "git_providers", "protocol", "tls"]),
     (
         "orchestrator",
         &[

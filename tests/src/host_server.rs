@@ -157,9 +157,14 @@ impl HostServer {
         self.child.wait().unwrap();
     }
 
+    /// Sends a signal to the server.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Ends the server with SIGTERM, and waits for its exit.
     pub fn terminate(mut self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}");
     }

@@ -2,6 +2,7 @@
 //! others.
 
 use std::collections::BTreeSet;
+use std::future::ready;
 use std::path::Path;
 use std::time::Duration;
 
@@ -77,10 +78,10 @@ async fn many_are_swept_or_resumed(runtime: &[&str], provider: fn(&Home) -> Box<
     let provider = provider(&home);
     assert_eq!(provider.list().await.unwrap().len(), OPEN, "all sandboxes survive their hosts");
     let used: BTreeSet<ConversationId> = ids[..RESUMED].iter().map(|id| id.parse().unwrap()).collect();
-    let is_used = |summary: &engine::sandbox::SandboxSummary| {
-        summary.conversation.as_ref().is_some_and(|conversation| used.contains(conversation))
+    let is_used = |summary: engine::sandbox::SandboxSummary| {
+        ready(summary.conversation.is_some_and(|conversation| used.contains(&conversation)))
     };
-    let swept = sweep(&*provider, &is_used).await.unwrap();
+    let swept = sweep(&*provider, is_used).await.unwrap();
     let expected: BTreeSet<String> = ids[RESUMED..].iter().map(|id| format!("glovebox-{id}")).collect();
     assert_eq!(swept.iter().map(ToString::to_string).collect::<BTreeSet<_>>(), expected);
     assert_eq!(provider.list().await.unwrap().len(), RESUMED);

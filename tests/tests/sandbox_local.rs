@@ -1,5 +1,6 @@
 //! The contract of sandboxes on the local backend, and its own features.
 
+use std::future::ready;
 use std::time::Instant;
 
 use engine::sandbox::sweep;
@@ -33,8 +34,9 @@ async fn sweep_removes_only_unused_sandboxes() {
     let [kept, left] = [spec(&backend), spec(&backend)];
     let kept_sandbox = backend.provider().create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = backend.provider().create(&left, &|_| {}).await.unwrap();
-    let swept =
-        sweep(&provider, &|summary| summary.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
+    let swept = sweep(&provider, |summary| ready(summary.conversation.as_ref() == Some(&kept.conversation)))
+        .await
+        .unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.remains(&swept[0]).await, Vec::<String>::new());
     assert_eq!(run(&*kept_sandbox, 1, "true").await.exit_code, 0);

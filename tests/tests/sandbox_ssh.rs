@@ -4,6 +4,7 @@ mod disconnects;
 mod login;
 mod refusals;
 
+use std::future::ready;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::time::Duration;
@@ -156,7 +157,7 @@ async fn sweep_removes_only_our_sandboxes_that_are_unused() {
             .all(|summary| summary.condition == SandboxState::Running && summary.created_at.is_some())
     );
 
-    let swept = sweep(&*provider, &|summary| summary.conversation.as_ref() == Some(&used.conversation))
+    let swept = sweep(&*provider, |summary| ready(summary.conversation.as_ref() == Some(&used.conversation)))
         .await
         .unwrap();
     assert_eq!(swept, [format!("glovebox-{}", unused.conversation).parse().unwrap()]);

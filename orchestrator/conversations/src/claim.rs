@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use protocol::ConversationId;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::ConversationsError;
-use crate::host::{ConversationLocks, LockGuard, Workspaces};
+use crate::host::{ConversationLock, ConversationLocks, LockGuard, Workspaces};
 
 /// The exclusive right to write one conversation. Other processes can claim it once this is dropped and the conversation's
 /// task has ended.
@@ -18,6 +19,7 @@ pub struct Claim {
     workspaces: Arc<dyn Workspaces>,
     is_unstarted: bool,
     conversation_lock: Arc<LockGuard>,
+    lost: CancellationToken,
     folder_lock: Option<Arc<LockGuard>>,
 }
 
@@ -31,14 +33,15 @@ pub enum FolderUse {
 }
 
 impl Claim {
-    pub(crate) fn new(
+    pub(crate) async fn new(
         id: ConversationId,
         locks: Arc<dyn ConversationLocks>,
         workspaces: Arc<dyn Workspaces>,
     ) -> Result<Self, ConversationsError> {
-        let lock = locks.lock(&id)?.ok_or_else(|| ConversationsError::Locked(id.clone()))?;
-        let conversation_lock = Arc::new(lock);
-        Ok(Self { id, locks, workspaces, is_unstarted: false, conversation_lock, folder_lock: None })
+        let lock = locks.lock(&id).await?.ok_or_else(|| ConversationsError::Locked(id.clone()))?;
+        let ConversationLock { guard, lost } = lock;
+        let conversation_lock = Arc::new(guard);
+        Ok(Self { id, locks, workspaces, is_unstarted: false, conversation_lock, lost, folder_lock: None })
     }
 
     /// Marks the conversation as not started yet: it has no log.
@@ -59,6 +62,11 @@ impl Claim {
     pub fn lock_folder(&mut self, folder: &Path) -> Result<FolderUse, ConversationsError> {
         self.folder_lock = self.locks.lock_folder(folder)?.map(Arc::new);
         Ok(if self.folder_lock.is_some() { FolderUse::Exclusive } else { FolderUse::Shared })
+    }
+
+    /// Returns the token that is cancelled when the claim is lost: another host may hold it, and appends fail.
+    pub(crate) fn lost(&self) -> &CancellationToken {
+        &self.lost
     }
 
     /// Returns the locks. The conversation's task holds them until it has ended.

@@ -1,21 +1,32 @@
 //! Traits for locks and folders of the host.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
 
 use async_trait::async_trait;
 use protocol::ConversationId;
+use tokio_util::sync::CancellationToken;
 
 /// Holds a lock until it is dropped.
 pub type LockGuard = Box<dyn Send + Sync>;
 
+/// The lock of a conversation.
+pub struct ConversationLock {
+    /// Releases the lock when it is dropped.
+    pub guard: LockGuard,
+    /// Cancelled when the lock is lost, because this host could not renew it: another host may hold it by now.
+    pub lost: CancellationToken,
+}
+
 /// Locks that make one process at a time the writer of a conversation. Hosts that share a store share its locks.
+#[async_trait]
 pub trait ConversationLocks: Send + Sync {
     /// Locks a conversation. `None` if another process holds the lock.
     ///
     /// # Errors
     /// [`HostError::Failed`] if it is unknown whether another process holds the lock.
-    fn lock(&self, conversation: &ConversationId) -> Result<Option<LockGuard>, HostError>;
+    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError>;
 
     /// Locks a folder of this host that a process works in. `None` if another process holds the lock.
     ///
@@ -23,8 +34,21 @@ pub trait ConversationLocks: Send + Sync {
     /// [`HostError::Failed`] if the folder cannot be opened.
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError>;
 
-    /// Whether a process, perhaps this one, holds a conversation's lock.
-    fn is_locked(&self, conversation: &ConversationId) -> bool;
+    /// Returns those of the conversations whose lock a process holds, perhaps this one.
+    ///
+    /// # Errors
+    /// [`HostError::Failed`] if the locks cannot be read.
+    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError>;
+
+    /// Returns the address of the other host that holds a conversation's lock. `None` if no other host holds it, or it has no
+    /// address.
+    ///
+    /// # Errors
+    /// [`HostError::Failed`] if the locks cannot be read.
+    async fn other_holder(&self, conversation: &ConversationId) -> Result<Option<String>, HostError> {
+        let _ = conversation;
+        Ok(None)
+    }
 }
 
 /// Folders of conversations for which the user chose none.

@@ -50,7 +50,7 @@ pub use engine::events::{InvalidPosition, ListPosition, Overview};
 pub use claim::{Claim, FolderUse};
 pub use error::ConversationsError;
 pub use follow::{FollowOptions, Follower, RunOutcome};
-pub use host::{ConversationLocks, HostError, LockGuard, Workspaces};
+pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
 pub use hosted::{
     ComposedConversation, ConversationFactory, ConversationRequest, EventStream, HostedConversations,
     HostingOptions,

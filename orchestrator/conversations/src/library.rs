@@ -10,6 +10,7 @@ use engine::replay::{ReplayDifference, Trajectory};
 use engine::sandbox::SandboxProvider;
 use protocol::record::ConversationStarted;
 use protocol::{ConversationId, Event, EventBody, EventId, Record, UserId};
+use tokio::sync::watch;
 
 use crate::{
     ConversationEntry, ConversationFilter, ConversationSelector, Conversations, ConversationsError,
@@ -52,7 +53,7 @@ impl Conversations {
         &self,
         filter: &ConversationFilter,
     ) -> Result<Vec<ConversationEntry>, ConversationsError> {
-        Ok(list::list(self.store.as_ref(), self.locks.as_ref(), filter).await?)
+        list::list(self.store.as_ref(), self.locks.as_ref(), filter).await
     }
 
     /// Lists the conversations whose title, start of the first message, model or folder contain a text, in any case.
@@ -91,7 +92,10 @@ impl Conversations {
         let cutoff = clock::epoch_seconds(&clock::now()) - age.as_secs_f64();
         let all = self.store.conversations().await?.conversations.into_iter();
         let old = all.filter(|summary| clock::epoch_seconds(&summary.last_updated_at) < cutoff);
-        Ok(old.map(|summary| summary.id).filter(|id| !self.locks.is_locked(id)).collect())
+        let mut old: Vec<_> = old.map(|summary| summary.id).collect();
+        let locked = self.locks.locked(&old).await?;
+        old.retain(|id| !locked.contains(id));
+        Ok(old)
     }
 
     /// Reads at most `limit` events of a conversation from `from` on. Empty if the log ends before.
@@ -105,6 +109,22 @@ impl Conversations {
         limit: usize,
     ) -> Result<Vec<Event>, ConversationsError> {
         Ok(self.store.read(id, from, limit).await?)
+    }
+
+    /// Returns the address of the other host that runs a conversation. `None` if no other host does, or it has no address.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Host`].
+    pub async fn other_host(&self, id: &ConversationId) -> Result<Option<String>, ConversationsError> {
+        if self.is_running(id) && !self.claim_lost(id).is_cancelled() {
+            return Ok(None);
+        }
+        Ok(self.locks.other_holder(id).await?)
+    }
+
+    /// Returns the end of a log that other hosts may append to: see [`EventStore::subscribe`](engine::events::EventStore::subscribe).
+    pub(crate) fn subscribe(&self, id: &ConversationId) -> Option<watch::Receiver<EventId>> {
+        self.store.subscribe(id)
     }
 
     /// Returns the number of events of a conversation.
@@ -144,7 +164,8 @@ impl Conversations {
     /// [`ConversationsError::Store`].
     pub async fn entry(&self, id: &ConversationId) -> Result<Option<ConversationEntry>, ConversationsError> {
         let Some(listed) = self.store.find(id).await? else { return Ok(None) };
-        Ok(Some(list::entry(self.store.as_ref(), self.locks.as_ref(), listed).await))
+        let locked = self.locks.locked(std::slice::from_ref(id)).await?;
+        Ok(Some(list::entry(self.store.as_ref(), listed, &locked).await))
     }
 
     /// Reads the whole log of a conversation.
@@ -237,7 +258,7 @@ impl Conversations {
         find_provider: &FindProvider<'_>,
         report_ignored: &mut (dyn FnMut(ConversationsError) + Send),
     ) -> Result<(), ConversationsError> {
-        let _claim = self.claim(id)?;
+        let _claim = self.claim(id).await?;
         let sandbox = self.delete_sandbox(id, find_provider).await;
         let workspace = self.workspaces.remove(id).map_err(ConversationsError::from);
         for deleted in [sandbox, workspace] {

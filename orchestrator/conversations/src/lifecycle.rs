@@ -12,6 +12,7 @@ use protocol::risk::ConfirmationPolicy;
 use protocol::{ConversationId, Event, EventId, EventSource, Record, UserId};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::running::RunningConversation;
@@ -28,7 +29,7 @@ impl Conversations {
     /// [`ConversationsError::Exists`], [`ConversationsError::Locked`], [`ConversationsError::Host`] or
     /// [`ConversationsError::Store`].
     pub async fn create(&self, id: ConversationId) -> Result<Claim, ConversationsError> {
-        let claim = self.claim(&id)?;
+        let claim = self.claim(&id).await?;
         if !self.store.read(&id, EventId::FIRST, 1).await?.is_empty() {
             return Err(ConversationsError::Exists(id));
         }
@@ -67,7 +68,7 @@ impl Conversations {
             return Err(ConversationsError::Unknown(id.clone()));
         }
         // Claimed before the log is read, because another process may still append to it.
-        let claim = self.claim(id)?;
+        let claim = self.claim(id).await?;
         StoredConversation::read(Arc::clone(&self.store), claim).await
     }
 
@@ -175,6 +176,16 @@ impl Conversations {
     ) -> Option<Arc<State>> {
         let conversation = self.running.with(id, |running| Arc::clone(&running.conversation)).ok()?;
         Some(conversation.wait_for(matches).await)
+    }
+
+    /// Returns the token that is cancelled when another host may run the conversation. Cancelled if it does not run here.
+    pub(crate) fn claim_lost(&self, id: &ConversationId) -> CancellationToken {
+        let lost = self.running.with(id, |running| running.claim.lost().clone());
+        lost.unwrap_or_else(|_| {
+            let lost = CancellationToken::new();
+            lost.cancel();
+            lost
+        })
     }
 
     /// Whether the task of a running conversation has ended by itself.
@@ -331,8 +342,8 @@ impl Conversations {
         Ok(ClosedConversation { state: closed?, claim })
     }
 
-    pub(crate) fn claim(&self, id: &ConversationId) -> Result<Claim, ConversationsError> {
-        Claim::new(id.clone(), Arc::clone(&self.locks), Arc::clone(&self.workspaces))
+    pub(crate) async fn claim(&self, id: &ConversationId) -> Result<Claim, ConversationsError> {
+        Claim::new(id.clone(), Arc::clone(&self.locks), Arc::clone(&self.workspaces)).await
     }
 }
 

@@ -125,7 +125,9 @@ impl RunningConversation {
         self.parts.shut_down_tool_servers().await;
         // A sandbox that cannot be reached may have a running action, so it is kept.
         let may_clean_up = !state.has_pending_actions() || reason == CloseReason::Interrupted;
-        let may_clean_up = may_clean_up && reason != CloseReason::Shutdown;
+        // Nor is one that another host may use by now.
+        let may_clean_up =
+            may_clean_up && reason != CloseReason::Shutdown && !self.claim.lost().is_cancelled();
         let disposition = if may_clean_up { self.disposition } else { SandboxDisposition::Keep };
         let closed = self.conversation.close(disposition).await;
         (self.claim, closed.map(|()| state).map_err(Into::into))

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use protocol::ConversationId;
+use tokio_util::sync::CancellationToken;
 
-use crate::host::{ConversationLocks, HostError, LockGuard, Workspaces};
+use crate::host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
 
 /// Locks within this process. No other process may use the store.
 #[derive(Debug, Clone, Default)]
@@ -39,9 +40,11 @@ impl Drop for ProcessLockGuard {
     }
 }
 
+#[async_trait]
 impl ConversationLocks for ProcessLocks {
-    fn lock(&self, conversation: &ConversationId) -> Result<Option<LockGuard>, HostError> {
-        Ok(self.acquire(conversation.to_string()))
+    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError> {
+        let guard = self.acquire(conversation.to_string());
+        Ok(guard.map(|guard| ConversationLock { guard, lost: CancellationToken::new() }))
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
@@ -51,8 +54,9 @@ impl ConversationLocks for ProcessLocks {
         Ok(self.acquire(folder.display().to_string()))
     }
 
-    fn is_locked(&self, conversation: &ConversationId) -> bool {
-        self.held().contains(conversation.as_str())
+    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError> {
+        let held = self.held();
+        Ok(conversations.iter().filter(|id| held.contains(id.as_str())).cloned().collect())
     }
 }
 

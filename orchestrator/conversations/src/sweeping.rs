@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::host::{ConversationLocks, LockGuard};
+use crate::host::{ConversationLock, ConversationLocks};
 
 /// Time between two sweeps of a long-running process.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
@@ -92,7 +92,7 @@ where
     F: Future<Output = Result<Arc<dyn EventStore>, E>> + Send,
     E: Into<SweepError>,
 {
-    sweep_snapshots(provider, &|conversation| locks.is_locked(conversation)).await?;
+    sweep_snapshots(provider, |conversation| is_locked(locks, conversation)).await?;
     let sandboxes = provider.list().await?;
     if sandboxes.iter().all(|sandbox| sandbox.lifetime == Lifetime::UntilRemoved) {
         return Ok(());
@@ -103,22 +103,29 @@ where
     let store = open_store().await.map_err(Into::into)?;
     let resumable = resumable(store.as_ref(), retention, conversations).await?;
     // Held while a sandbox is removed, so that its conversation cannot be resumed into it.
-    let held: Mutex<Option<LockGuard>> = Mutex::default();
-    let is_used = |sandbox: &SandboxSummary| {
-        let is_new = !known.contains(&sandbox.sandbox);
-        let is_in_use = |conversation| {
-            if resumable.contains(conversation) || locks.is_locked(conversation) {
-                return true;
-            }
-            let lock = locks.lock(conversation).ok().flatten();
-            let is_in_use = lock.is_none();
-            *held.lock().unwrap_or_else(PoisonError::into_inner) = lock;
-            is_in_use
-        };
-        is_new || sandbox.conversation.as_ref().map_or_else(|| (retention.is_warm_in_use)(sandbox), is_in_use)
+    let held: Mutex<Option<ConversationLock>> = Mutex::default();
+    let (known, resumable, held) = (&known, &resumable, &held);
+    let is_used = |sandbox: SandboxSummary| async move {
+        let Some(conversation) = &sandbox.conversation else { return (retention.is_warm_in_use)(&sandbox) };
+        if !known.contains(&sandbox.sandbox)
+            || resumable.contains(conversation)
+            || is_locked(locks, conversation.clone()).await
+        {
+            return true;
+        }
+        let lock = locks.lock(conversation).await.ok().flatten();
+        let is_in_use = lock.is_none();
+        *held.lock().unwrap_or_else(PoisonError::into_inner) = lock;
+        is_in_use
     };
-    sweep(provider, &is_used).await?;
+    sweep(provider, is_used).await?;
     Ok(())
+}
+
+/// Whether a process runs a conversation, or may run it.
+async fn is_locked(locks: &dyn ConversationLocks, conversation: ConversationId) -> bool {
+    let locked = locks.locked(&[conversation]).await;
+    locked.map_or(true, |locked| !locked.is_empty())
 }
 
 /// Returns those of the conversations whose sandboxes are kept until they are resumed.

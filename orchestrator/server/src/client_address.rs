@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{Extensions, HeaderMap, HeaderName};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
 use crate::state::ServerState;
@@ -93,6 +93,15 @@ impl Client {
     /// Returns the client of a request. `None` outside of [`identify`].
     pub(crate) fn find(extensions: &Extensions) -> Option<Self> {
         extensions.get().copied()
+    }
+
+    /// Sets the headers of a request that is forwarded to another host.
+    pub(crate) fn set_forwarded(self, headers: &mut HeaderMap) {
+        if let Ok(address) = HeaderValue::from_str(&self.address.to_string()) {
+            headers.insert(FORWARDED_FOR, address);
+        }
+        let scheme = if self.is_tls { "https" } else { "http" };
+        headers.insert(FORWARDED_SCHEME, HeaderValue::from_static(scheme));
     }
 }
 

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use conversations::{ConversationsError, HostError, PortError, ProfileError, WorkspaceError};
 use engine::conversation::ConversationError;
+use engine::events::StoreError;
 use engine::sandbox::SandboxError;
 use http::{HeaderValue, StatusCode, header};
 use protocol::client_api::ErrorBody;
@@ -40,6 +41,10 @@ pub(crate) enum ApiError {
     ProgramProtocol,
     #[error("cannot reach the port in the sandbox: {0}")]
     Port(SandboxError),
+    #[error(
+        "cannot reach the host that runs the conversation: if it has ended, another one takes over within a minute"
+    )]
+    OtherHost,
     #[error("there is no such route")]
     NoRoute,
     #[error("the route has no such method")]
@@ -76,6 +81,7 @@ impl ApiError {
             // Of those, only failures of the store can occur here.
             Self::Account(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
+            Self::OtherHost => (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$HOST_UNREACHABLE"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
             Self::NoPortCookie => (StatusCode::UNAUTHORIZED, "AUTH$NO_PORT_COOKIE"),
             Self::ProgramTimeout => (StatusCode::GATEWAY_TIMEOUT, "SANDBOX$TIMEOUT"),
@@ -127,6 +133,11 @@ impl ApiError {
                 ConversationsError::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "SERVER$SHUTTING_DOWN"),
                 ConversationsError::Conversation(ConversationError::Busy(_)) => {
                     (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY")
+                }
+                // The client's next request reaches the host that has taken over.
+                ConversationsError::Store(StoreError::LeaseLost { .. })
+                | ConversationsError::Conversation(ConversationError::Log(_, StoreError::LeaseLost { .. })) => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$TAKEN_OVER")
                 }
                 ConversationsError::Conversation(
                     ConversationError::Log(..) | ConversationError::Panicked(_),

@@ -34,8 +34,10 @@ mod error;
 mod extract;
 mod failed_attempts;
 mod origin;
+mod other_hosts;
 mod page;
 mod ports;
+mod proxy;
 mod rate_limit;
 mod routes;
 mod signature;
@@ -55,6 +57,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use client_address::{InvalidNetwork, ProxyNetwork, TrustedProxies};
 pub use origin::AllowedHosts;
+pub use other_hosts::OtherHosts;
 pub use ports::PortHosts;
 pub use rate_limit::RequestRate;
 use state::ServerState;
@@ -74,6 +77,8 @@ pub struct ServerConfig {
     pub trusted_proxies: TrustedProxies,
     /// Maximum rate of requests per client. `None` for no limit.
     pub request_rate: Option<RequestRate>,
+    /// Client of the hosts that share the store. `None` if there are none.
+    pub other_hosts: Option<OtherHosts>,
     /// Folder of a web page to serve from the same origin. `None` for the API alone.
     pub page_folder: Option<PathBuf>,
 }

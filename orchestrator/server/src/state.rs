@@ -18,7 +18,7 @@ use crate::error::ApiError;
 use crate::failed_attempts::FailedAttempts;
 use crate::rate_limit::RateLimits;
 use crate::signature::TimedSignatures;
-use crate::{AllowedHosts, Choices, PortHosts, ServerConfig, TrustedProxies};
+use crate::{AllowedHosts, Choices, OtherHosts, PortHosts, ServerConfig, TrustedProxies};
 
 /// Interval at which the credentials of open streams and sockets are checked.
 const REVOCATION_INTERVAL: Duration = Duration::from_secs(5);
@@ -38,6 +38,7 @@ pub(crate) struct ServerState {
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) rate_limits: Option<RateLimits>,
     pub(crate) failed_attempts: FailedAttempts,
+    pub(crate) other_hosts: Option<OtherHosts>,
     pub(crate) page_folder: Option<PathBuf>,
     pub(crate) started_at: Instant,
     /// Time of the last request with a key, in seconds since the start.
@@ -72,6 +73,7 @@ impl ServerState {
             port_hosts,
             trusted_proxies,
             request_rate,
+            other_hosts,
             page_folder,
         } = config;
         Self {
@@ -86,6 +88,7 @@ impl ServerState {
             trusted_proxies,
             rate_limits: request_rate.map(RateLimits::new),
             failed_attempts: FailedAttempts::default(),
+            other_hosts,
             page_folder,
             started_at: Instant::now(),
             last_request_secs: AtomicU64::new(0),

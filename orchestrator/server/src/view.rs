@@ -38,6 +38,8 @@ pub(crate) fn conversation_info(server: &ServerState, entry: &ConversationEntry)
     let running = server.conversations.state(&summary.id);
     let status = match entry.status() {
         ConversationStatus::Damaged => ConversationState::Archived,
+        // Another process runs it.
+        _ if entry.is_locked && running.is_none() => ConversationState::Running,
         _ => conversation_state(server, &summary.id),
     };
     Some(ConversationInfo {

@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use accounts::Users;
 use clap_complete::engine::CompletionCandidate;
-use engine::events::EventStore as _;
 use tokio::time::timeout;
 
 use super::sandbox;
-use crate::compose::{self, StateDir};
+use crate::compose::{self, StateDir, Stores};
 use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
 
 /// Time limit for all candidates: the user waits for them.
@@ -44,7 +43,8 @@ pub(super) fn sandboxes(prefix: &OsStr) -> Vec<CompletionCandidate> {
 pub(super) fn conversations(prefix: &OsStr) -> Vec<CompletionCandidate> {
     complete(prefix, async {
         let Some((config, state_dir)) = load()? else { return Ok(Vec::new()) };
-        let all = state_dir.store_to_read(config.durability).await?.conversations().await?;
+        let events = Stores::open(&config, &state_dir).await?.events_to_read().await?;
+        let all = events.conversations().await?;
         Ok(all.conversations.into_iter().map(|conversation| conversation.id.as_str().to_owned()).collect())
     })
 }

@@ -17,7 +17,7 @@ use super::run_options::RunOptions;
 use super::screen::Output;
 use super::trajectory_file::{self, TrajectoryFile};
 use super::{print, print_isolation, trusted_config};
-use crate::compose::{self, Models, StateDir};
+use crate::compose::{self, Models, StateDir, Stores};
 use crate::config::Config;
 use crate::exit::Exit;
 use crate::terminal_input::PendingInputGuard;
@@ -40,8 +40,20 @@ pub(super) struct NewRun {
 
 /// Starts a conversation and runs it to its end.
 pub(super) async fn start(new: NewRun, config: &Config, state_dir: &StateDir) -> anyhow::Result<Exit> {
+    let stores = Stores::open(config, state_dir).await?;
+    let exit = start_in(&stores, new, config, state_dir).await;
+    stores.close().await;
+    exit
+}
+
+async fn start_in(
+    stores: &Stores,
+    new: NewRun,
+    config: &Config,
+    state_dir: &StateDir,
+) -> anyhow::Result<Exit> {
     let _input = PendingInputGuard;
-    let conversations = compose::conversations(state_dir.store(config.durability).await?, state_dir);
+    let conversations = stores.conversations().await?;
     let mut claim = conversations.create(new.id).await?;
     if let WorkspaceFolder::Local(path) = &new.workspace {
         lock_folder(&mut claim, path)?;
@@ -56,7 +68,7 @@ pub(super) async fn start(new: NewRun, config: &Config, state_dir: &StateDir) ->
     if new.options.output() == Output::Transcript {
         print_isolation(config, state_dir).await?;
     }
-    let sweep = compose::sweep(&parts.provider, config, state_dir);
+    let sweep = compose::sweep(&parts.provider, config, stores);
     let has_answer = new.task.has_answer();
     let conversation = NewConversation { started, parts, title: new.title, task: new.task };
     conversations.start(claim, conversation).await?;

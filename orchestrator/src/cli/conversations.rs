@@ -12,8 +12,8 @@ use protocol::{ConversationId, EventId};
 use super::conversation_id::ConversationChoice;
 use super::transcript::Transcript;
 use super::{load_config_to_read, print, trajectory_file};
-use crate::compose::{self, StateDir};
-use crate::config::Overrides;
+use crate::compose::{self, StateDir, Stores};
+use crate::config::{Config, Overrides};
 use crate::exit::Exit;
 
 #[derive(Debug, clap::Subcommand)]
@@ -63,15 +63,27 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
         ConversationsCommand::Import(arguments) => Overrides { runtime: arguments.runtime, ..overrides },
         _ => overrides,
     };
-    let mut config = load_config_to_read(&overrides)?;
+    let config = load_config_to_read(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
-    let store = match &command {
+    let stores = Stores::open(&config, &state_dir).await?;
+    let exit = run_in(&stores, command, config, &state_dir).await;
+    stores.close().await;
+    exit
+}
+
+async fn run_in(
+    stores: &Stores,
+    command: ConversationsCommand,
+    mut config: Config,
+    state_dir: &StateDir,
+) -> anyhow::Result<Exit> {
+    let events = match &command {
         ConversationsCommand::Fork { .. } | ConversationsCommand::Import(_) | ConversationsCommand::Rm(_) => {
-            state_dir.store(config.durability).await?
+            stores.events().await?
         }
-        _ => state_dir.store_to_read(config.durability).await?,
+        _ => stores.events_to_read().await?,
     };
-    let conversations = compose::conversations(store, &state_dir);
+    let conversations = stores.conversations_of(events);
     match command {
         ConversationsCommand::Fork { conversation, at } => {
             let id = conversations.find(&conversation.selector()).await?;
@@ -96,11 +108,11 @@ pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) ->
             Ok(Exit::Finished)
         }
         ConversationsCommand::Import(arguments) => {
-            compose::choose_runtime(&mut config, &state_dir).await?;
-            import::run(arguments, &config, &conversations, &state_dir).await
+            compose::choose_runtime(&mut config, state_dir).await?;
+            import::run(arguments, &config, &conversations, state_dir).await
         }
         ConversationsCommand::Rm(arguments) => {
-            remove::run(arguments, &config, &conversations, &state_dir).await
+            remove::run(arguments, &config, &conversations, state_dir).await
         }
     }
 }

@@ -11,7 +11,7 @@ use protocol::{ActionId, EventId, Observation};
 use super::interrupts::{Interrupts, STOP_GRACE_PERIOD};
 use super::print;
 use super::screen::{Output, Screen};
-use crate::compose::{self, StateDir};
+use crate::compose::{self, StateDir, Stores};
 use crate::config::Config;
 
 /// Result of a command.
@@ -52,7 +52,8 @@ pub(super) async fn with_fresh_sandbox<T>(
     let mut interrupts = Interrupts::listen()?;
     let _lock = state_dir.lock(&spec.conversation)?;
     let provider = compose::guarded_provider(config, state_dir)?;
-    let sweep = compose::sweep(&provider, config, state_dir);
+    let stores = Stores::open(config, state_dir).await?;
+    let sweep = compose::sweep(&provider, config, &stores);
     let created = create_unless_interrupted(provider.as_ref(), &spec, output, &mut interrupts);
     let Some(sandbox) = created.await? else { return Ok(None) };
     let result = work(sandbox.as_ref(), &mut interrupts).await;
@@ -62,6 +63,7 @@ pub(super) async fn with_fresh_sandbox<T>(
         print::warning(&format!("cannot remove the sandbox {sandbox_id}: {error}"));
     }
     sweep.finish().await;
+    stores.close().await;
     result.map(Some)
 }
 

@@ -65,6 +65,11 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "FILE")]
     config_file: Option<PathBuf>,
 
+    /// Database of conversations that several hosts share: postgres://USER:PASSWORD@HOST/NAME. By default a file in the state
+    /// folder. A password is better given in the variable STORE_URL.
+    #[arg(long, global = true, value_name = "URL")]
+    store: Option<String>,
+
     /// Log level on standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG.
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: Option<String>,
@@ -249,7 +254,9 @@ fn own_crates_at(level: LevelFilter) -> String {
 
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let overrides = Overrides { config_file: arguments.config_file, ..Overrides::default() };
+    let Arguments { config_file, store, .. } = &arguments;
+    let overrides =
+        Overrides { config_file: config_file.clone(), store: store.clone(), ..Overrides::default() };
     match arguments.command {
         Command::Run(command) => run::run(command, overrides).await,
         Command::Exec(command) => exec::run(command, overrides).await,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::conversation_run::{self, NewRun};
 use super::run_options::RunOptions;
 use super::{BackendOptions, prepare, print, saved_trajectory};
-use crate::compose::{self, Models};
+use crate::compose::{self, Models, Stores};
 use crate::config::Overrides;
 use crate::exit::Exit;
 use crate::workspace::{self, WorkspaceFolder};
@@ -60,8 +60,9 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
     if !diff || exit == Exit::Interrupted {
         return Ok(exit);
     }
-    let conversations = compose::conversations(state_dir.store(config.durability).await?, &state_dir);
-    let differences = conversations.compare_replay(&id, &trajectory).await?;
+    let stores = Stores::open(&config, &state_dir).await?;
+    let differences = stores.conversations().await?.compare_replay(&id, &trajectory).await?;
+    stores.close().await;
     if is_json {
         let rows: Vec<_> = differences.iter().map(to_json).collect();
         print::line(&serde_json::to_string(&rows)?)?;

@@ -13,7 +13,7 @@ use super::conversation_id::ConversationChoice;
 use super::conversation_run::{self, ConversationRun};
 use super::run_options::RunOptions;
 use super::{RuntimeOptions, load_trusted_config, print, trajectory_file, trusted_config};
-use crate::compose::{self, StateDir};
+use crate::compose::{self, StateDir, Stores};
 use crate::config::Overrides;
 use crate::exit::Exit;
 use crate::terminal_input::PendingInputGuard;
@@ -72,12 +72,23 @@ impl From<FromLoop> for LoopRecovery {
 }
 
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let ResumeArguments { conversation, task, from_loop, confirm, reject, runtime_options, options } =
-        arguments;
-    let overrides = options.overrides(runtime_options.overrides(overrides));
+    let overrides = arguments.options.overrides(arguments.runtime_options.overrides(overrides));
     let config = trusted_config::load(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
-    let conversations = compose::conversations(state_dir.store(config.durability).await?, &state_dir);
+    let stores = Stores::open(&config, &state_dir).await?;
+    let exit = resume_in(&stores, arguments, overrides, &state_dir).await;
+    stores.close().await;
+    exit
+}
+
+async fn resume_in(
+    stores: &Stores,
+    arguments: ResumeArguments,
+    overrides: Overrides,
+    state_dir: &StateDir,
+) -> anyhow::Result<Exit> {
+    let ResumeArguments { conversation, task, from_loop, confirm, reject, options, .. } = arguments;
+    let conversations = stores.conversations().await?;
     let id = conversations.find(&conversation.selector()).await?;
     let _input = PendingInputGuard;
     let mut stored = conversations.open(&id).await?;
@@ -132,11 +143,11 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         conversations: &conversations,
         id: &id,
         config: &config,
-        state_dir: &state_dir,
+        state_dir,
         options: &options,
     };
     let parts = run.compose_parts(&started, &models, agent, stored.max_budget(&request))?;
-    let sweep = compose::sweep(&parts.provider, &config, &state_dir);
+    let sweep = compose::sweep(&parts.provider, &config, stores);
     let from = stored.last_message.filter(|_| asks).unwrap_or(stored.state.next_id);
     conversations.resume(stored, parts, request, compose::confirmation_policy(&config.security)).await?;
     run.finish(from, true, trajectory, sweep).await

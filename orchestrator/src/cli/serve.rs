@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use conversations::{HostedConversations, HostingOptions, UserProfiles};
@@ -10,7 +11,8 @@ use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy};
 use secrecy::ExposeSecret as _;
 use server::{
-    AllowedHosts, Choices, PortHosts, ProxyNetwork, RequestRate, Server, ServerConfig, TrustedProxies,
+    AllowedHosts, Choices, OtherHosts, PortHosts, ProxyNetwork, RequestRate, Server, ServerConfig,
+    TrustedProxies,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::interrupts::Interrupts;
 use super::trusted_config;
 use super::{BackendOptions, prepare, print};
-use crate::compose::{self, ServerKey, StateDir, UserConfigs};
+use crate::compose::{self, ServerKey, StateDir, Stores, UserConfigs};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 
@@ -46,6 +48,11 @@ pub(super) struct ServeArguments {
     /// port of this server.
     #[arg(long, value_name = "URL", value_parser = PortHosts::parse)]
     port_url: Option<PortHosts>,
+
+    /// URL at which the other hosts of the same --store reach this one, such as http://10.0.0.5:3000. They forward requests for its
+    /// conversations to it. By default http:// and the address of --listen, if that is not 0.0.0.0.
+    #[arg(long, value_name = "URL", value_parser = OtherHosts::parse_url)]
+    host_url: Option<String>,
 
     /// Maximum number of conversations that run at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
@@ -108,24 +115,24 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         check_page(folder)?;
     }
     let key = ServerKey::load(&state_dir)?;
-    let (durability, close_delay) = (config.durability, config.sandbox.close_delay);
+    let close_delay = config.sandbox.close_delay;
     let max_running_per_user = config.max_concurrent_conversations;
-    let configs = user_configs(config, &overrides, arguments.allowed_addresses)?;
-    let profiles = user_profiles(&state_dir, &configs).await?;
     let accounts = Arc::new(compose::accounts(&state_dir).await?);
-    let mut interrupts = Interrupts::listen()?;
-    let store = state_dir.store(durability).await?;
-    let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
-    let choices = choices(&configs);
-    let conversations = HostedConversations::new(
-        compose::conversations(store, &state_dir),
-        Arc::new(compose::ConfiguredFactory::new(configs, Arc::clone(&profiles), state_dir)),
-        options,
-    );
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener
         .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
     let address = listener.local_addr()?;
+    let stores = Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address)).await?;
+    let configs = user_configs(config, &overrides, arguments.allowed_addresses)?;
+    let profiles = user_profiles(&state_dir, &configs).await?;
+    let mut interrupts = Interrupts::listen()?;
+    let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
+    let choices = choices(&configs);
+    let conversations = HostedConversations::new(
+        stores.conversations().await?,
+        Arc::new(compose::ConfiguredFactory::new(configs, Arc::clone(&profiles), state_dir)),
+        options,
+    );
     print_address(address, &key)?;
     let server_config = ServerConfig {
         key: key.secret,
@@ -134,10 +141,23 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         port_hosts: arguments.port_url.unwrap_or_else(|| PortHosts::localhost(address.port())),
         trusted_proxies: TrustedProxies::new(arguments.trusted_proxies),
         request_rate: arguments.rate_limit.0,
+        other_hosts: stores.takeover_interval().map(|_| other_hosts()).transpose()?,
         page_folder: arguments.page_folder,
     };
     let server = Server::new(Arc::clone(&conversations), profiles, accounts.clone(), accounts, server_config);
-    serve(server, listener, &conversations, &mut interrupts).await
+    let exit = serve(server, listener, &conversations, stores.takeover_interval(), &mut interrupts).await;
+    stores.close().await;
+    exit
+}
+
+/// Returns where other hosts reach this one. `None` if it is unknown.
+fn host_url(given: Option<String>, address: SocketAddr) -> Option<String> {
+    given.or_else(|| (!address.ip().is_unspecified()).then(|| format!("http://{address}")))
+}
+
+fn other_hosts() -> anyhow::Result<OtherHosts> {
+    OtherHosts::new()
+        .map_err(|error| anyhow::anyhow!(error).context("cannot configure the client of other hosts"))
 }
 
 /// Prints the address, and a key that this process has generated.
@@ -158,13 +178,14 @@ async fn serve(
     server: Server,
     listener: TcpListener,
     conversations: &Arc<HostedConversations>,
+    takeover_interval: Option<Duration>,
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<Exit> {
     let shutdown = CancellationToken::new();
     let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));
     tokio::select! {
         () = &mut serving => {}
-        never = resume_interrupted(conversations) => match never {},
+        never = resume_interrupted(conversations, takeover_interval) => match never {},
         () = interrupts.next() => {
             shutdown.cancel();
             tokio::select! {
@@ -186,16 +207,12 @@ fn check_page(folder: &Path) -> Result<(), UsageError> {
     }
 }
 
-/// Resumes the conversations of an earlier process. Never returns.
-async fn resume_interrupted(conversations: &Arc<HostedConversations>) -> std::convert::Infallible {
-    match conversations.resume_interrupted().await {
-        Ok(failed) => {
-            for (id, error) in failed {
-                tracing::warn!(conversation = %id, error = &error as &dyn std::error::Error, "cannot resume a conversation");
-            }
-        }
-        Err(error) => tracing::warn!(%error, "cannot find the conversations to resume"),
-    }
+/// Resumes the conversations of an earlier process, and those of other hosts that ended. Never returns.
+async fn resume_interrupted(
+    conversations: &Arc<HostedConversations>,
+    takeover_interval: Option<Duration>,
+) -> std::convert::Infallible {
+    conversations.resume_interrupted(takeover_interval).await;
     std::future::pending().await
 }
 

@@ -1,13 +1,11 @@
-//! The application layer on the state folder, which holds its locks and workspaces.
+//! The application layer on the state folder, which holds its workspaces.
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use conversations::{Conversations, HostError, Workspaces};
-use engine::events::EventStore;
+use conversations::{HostError, Workspaces};
 use protocol::ConversationId;
 use protocol::record::ConversationStarted;
 
@@ -15,11 +13,6 @@ use super::StateDir;
 use crate::config::{Config, Overrides, UnknownRuntime};
 use crate::exit::UsageError;
 use crate::workspace;
-
-/// The conversations of a store, with locks and workspaces in the state folder.
-pub(crate) fn conversations(store: Arc<dyn EventStore>, state_dir: &StateDir) -> Conversations {
-    Conversations::new(store, Arc::new(state_dir.clone()), Arc::new(state_dir.clone()))
-}
 
 /// Converts an error for the application layer, which distinguishes those that the user can correct.
 pub(crate) fn host_error(error: anyhow::Error) -> HostError {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conversations::{SandboxRetention, Sweep};
-use engine::events::EventStore;
 use engine::sandbox::{SandboxProvider, SandboxSpec, SandboxSummary};
 use nix::unistd::{Uid, User};
 use protocol::ConversationId;
@@ -17,7 +16,7 @@ use sandbox::{
     UnknownHosts, pool_entry_holder,
 };
 
-use super::StateDir;
+use super::{StateDir, Stores};
 use crate::config::{Config, HostEnvironment, Runtime, SandboxSettings, SshSettings, UnknownHostPolicy};
 use crate::exit::UsageError;
 use crate::terminal_input::ask;
@@ -249,20 +248,16 @@ pub(crate) fn spec(settings: &SandboxSettings, conversation: ConversationId) -> 
 }
 
 /// Starts to remove the sandboxes of killed processes in the background.
-pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, state_dir: &StateDir) -> Sweep {
+pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, stores: &Stores) -> Sweep {
     let retention = SandboxRetention {
         disposition: config.sandbox.disposition,
         close_delay: config.sandbox.close_delay,
         is_warm_in_use,
     };
-    let (locks, durability) = (Arc::new(state_dir.clone()), config.durability);
-    let state_dir = state_dir.clone();
+    let (locks, stores) = (stores.locks(), stores.clone());
     Sweep::start(Arc::clone(provider), locks, retention, move || {
-        let state_dir = state_dir.clone();
-        async move {
-            let store = state_dir.store(durability).await?;
-            anyhow::Ok(store as Arc<dyn EventStore>)
-        }
+        let stores = stores.clone();
+        async move { stores.events().await }
     })
 }
 

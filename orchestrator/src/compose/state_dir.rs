@@ -1,5 +1,6 @@
 //! The state folder, which holds everything that outlives a run.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -8,10 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use conversations::{ConversationLocks, HostError, LockGuard};
+use async_trait::async_trait;
+use conversations::{ConversationLock, ConversationLocks, HostError, LockGuard};
 use protocol::ConversationId;
 use sandbox::HostSecret;
 use storage::{Durability, SqliteStore};
+use tokio_util::sync::CancellationToken;
 
 use super::host_error;
 
@@ -132,9 +135,12 @@ impl StateDir {
     }
 }
 
+#[async_trait]
 impl ConversationLocks for StateDir {
-    fn lock(&self, conversation: &ConversationId) -> Result<Option<LockGuard>, HostError> {
-        to_guard(Self::try_lock(self.lock_path(conversation)))
+    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError> {
+        let guard = to_guard(Self::try_lock(self.lock_path(conversation)))?;
+        // Held until it is dropped: it cannot be lost.
+        Ok(guard.map(|guard| ConversationLock { guard, lost: CancellationToken::new() }))
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
@@ -144,6 +150,13 @@ impl ConversationLocks for StateDir {
         to_guard(Self::try_lock(self.0.join("folder-locks").join(hex::encode(name.as_ref()))))
     }
 
+    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError> {
+        Ok(conversations.iter().filter(|id| self.is_locked(id)).cloned().collect())
+    }
+}
+
+impl StateDir {
+    /// Whether a process of this machine, perhaps this one, holds a conversation's lock.
     fn is_locked(&self, conversation: &ConversationId) -> bool {
         let path = self.lock_path(conversation);
         for _ in 0..LOCK_ATTEMPTS {

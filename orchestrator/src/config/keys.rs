@@ -257,6 +257,8 @@ const EFFECTIVE: &[(&str, Kind, &str)] = &[
     ("llm", Kind::Url, "ollama_base_url"),
     ("llm", Kind::Tables, "safety_settings"),
     ("model_routing", Kind::Router, "router_name"),
+    ("store", Kind::Text, "url"),
+    ("store", Kind::Number, "lease_duration"),
     (
         "agent",
         Kind::Flag,

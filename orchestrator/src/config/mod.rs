@@ -25,6 +25,7 @@ mod secrets;
 mod security;
 mod settings;
 mod startup_environment;
+mod store;
 #[cfg(test)]
 mod tests;
 mod workspace;
@@ -51,6 +52,7 @@ pub(crate) use runtime::{Runtime, UnknownRuntime};
 pub(crate) use sandbox::{SandboxSettings, SshSettings, UnknownHostPolicy};
 pub(crate) use security::{AnalyzerChoice, SecuritySettings};
 pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
+pub(crate) use store::StoreSettings;
 pub(crate) use workspace::WorkspaceSettings;
 
 /// Maximum number of agents that tasks can be delegated to.
@@ -77,6 +79,8 @@ pub(crate) struct Overrides {
     pub max_iterations: Option<u32>,
     /// `--max-budget-per-task`, in US dollars.
     pub max_budget: Option<f64>,
+    /// `--store`: the address of a database.
+    pub store: Option<String>,
     /// `--runtime`.
     pub runtime: Option<Runtime>,
     /// `--image`.
@@ -123,6 +127,8 @@ pub(crate) struct Config {
     pub state_dir: PathBuf,
     /// Failures that a stored event survives.
     pub durability: Durability,
+    /// Where event logs are kept.
+    pub store: StoreSettings,
     /// The folder and repository that the agent works on.
     pub workspace: WorkspaceSettings,
     /// File for the trajectory of a finished conversation.
@@ -289,6 +295,7 @@ impl Config {
                 true => Durability::PowerCut,
                 false => Durability::ProcessDeath,
             },
+            store: StoreSettings::read(&settings, overrides)?,
             workspace: WorkspaceSettings::read(&settings, overrides, mounted_workspace, environment)?,
             save_trajectory: overrides.save_trajectory.clone().or_else(save_trajectory),
             saves_screenshots: flag("core", "save_screenshots_in_trajectory", false),

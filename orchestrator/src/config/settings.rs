@@ -56,6 +56,8 @@ pub(crate) enum ConfigError {
     },
     #[error("condenser: {0}")]
     Condenser(String),
+    #[error("store: {0}")]
+    Store(String),
     /// The model router is unknown or lacks its model.
     #[error("model_routing: {0}")]
     Routing(String),

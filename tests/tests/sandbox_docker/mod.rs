@@ -1,5 +1,6 @@
 //! The contract of sandboxes on the Docker backend, and its own features.
 
+use std::future::ready;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -105,8 +106,9 @@ async fn sweep_removes_only_unused_sandboxes() {
     let [kept, left] = [spec(&backend), spec(&backend)];
     let kept_sandbox = provider.create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = provider.create(&left, &|_| {}).await.unwrap();
-    let swept =
-        sweep(&provider, &|summary| summary.conversation.as_ref() == Some(&kept.conversation)).await.unwrap();
+    let swept = sweep(&provider, |summary| ready(summary.conversation.as_ref() == Some(&kept.conversation)))
+        .await
+        .unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.remains(&swept[0]).await, Vec::<String>::new());
     remove(&backend, kept_sandbox).await;

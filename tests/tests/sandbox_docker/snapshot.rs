@@ -1,6 +1,7 @@
 //! Snapshots of sandboxes, and forks, which are created from them.
 
 use std::collections::HashMap;
+use std::future::ready;
 
 use bollard::query_parameters::{ListImagesOptionsBuilder, RemoveImageOptions};
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec, SnapshotPurpose, sweep_snapshots};
@@ -140,7 +141,7 @@ async fn forks_leave_no_image_in_any_order_of_removal() {
                 error(provider.snapshots().unwrap().remove_snapshot(&image).await),
                 SandboxError::InUse { .. }
             ));
-            assert_eq!(sweep_snapshots(&provider, &|_| false).await.unwrap(), Vec::<String>::new());
+            assert_eq!(sweep_snapshots(&provider, |_| ready(false)).await.unwrap(), Vec::<String>::new());
             origin = fork.lease().sandbox_id.clone();
             forks.push(origin.clone());
         }
@@ -180,8 +181,8 @@ async fn sweep_removes_only_snapshots_of_killed_forks() {
         .unwrap();
     let kept =
         provider.snapshots().unwrap().create_snapshot(&sandbox, SnapshotPurpose::Keep(None)).await.unwrap();
-    let is_used = |conversation: &_| *conversation == working;
-    assert_eq!(sweep_snapshots(&provider, &is_used).await.unwrap(), [left]);
+    let is_used = |conversation| ready(conversation == working);
+    assert_eq!(sweep_snapshots(&provider, is_used).await.unwrap(), [left]);
     assert_eq!(provider.snapshots().unwrap().list_snapshots().await.unwrap().len(), 2);
 
     // Images of another installation and other images are kept.

@@ -1,5 +1,6 @@
 //! Conversations across restarts of the server.
 
+use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tests::glovebox::{Home, bash, finish};
 use tests::host_server::{HostServer, is_state};
@@ -45,6 +46,25 @@ async fn work_continues_after_the_server_is_killed() {
 #[tokio::test]
 async fn work_continues_after_the_server_is_terminated() {
     work_continues(HostServer::terminate).await;
+}
+
+#[tokio::test]
+async fn conversation_of_another_server_is_not_changed() {
+    let home = Home::new();
+    let model = home.script(&json!([bash("sleep 60"), finish()]));
+    let (first, second) = (HostServer::start(&home, &model, &[]), HostServer::start(&home, &model, &[]));
+    let id = first.create("Work.").await;
+    first.wait_for_event(&id, |event| event["action"] == "run").await;
+    let path = format!("/api/conversations/{id}");
+    assert_eq!(second.get(&path).await["status"], "RUNNING");
+    let pause = json!({"action": "change_agent_state", "args": {"agent_state": "paused"}});
+    for (route, body) in [("stop", json!({})), ("message", json!({"message": "Go on."})), ("events", pause)] {
+        let (status, error) = second.send(Method::POST, &format!("{path}/{route}"), Some(&body)).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{route}: {error}");
+    }
+    first.post(&format!("{path}/stop"), &json!({})).await;
+    [first, second].into_iter().for_each(HostServer::terminate);
+    home.assert_nothing_runs();
 }
 
 #[tokio::test]

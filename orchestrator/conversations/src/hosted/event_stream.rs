@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use protocol::{ConversationId, Event, EventId};
+use tokio::sync::watch;
 
 use super::HostedConversations;
 use crate::{ConversationUpdate, ConversationsError, FollowOptions, Follower};
@@ -65,6 +66,7 @@ impl EventStream {
     async fn advance(&mut self) -> Result<(), ConversationsError> {
         let conversations = &self.hosted.conversations;
         let mut changes = conversations.watch_running();
+        let end = conversations.subscribe(&self.id);
         let page = conversations.read(&self.id, self.next, PAGE_SIZE).await?;
         if !page.is_empty() {
             self.source = Source::Store(page.into());
@@ -76,10 +78,22 @@ impl EventStream {
             Ok(_) | Err(ConversationsError::NotRunning(_)) => {
                 conversations.event_count(&self.id).await?;
                 // An error means that the conversations are dropped, which this stream prevents.
-                let _ = changes.changed().await;
+                tokio::select! {
+                    _ = changes.changed() => {}
+                    () = appended_by_other(end, self.next) => {}
+                }
             }
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+}
+
+/// Waits until a log that other hosts may append to has an event with this id. Never returns for a log of this process alone.
+async fn appended_by_other(end: Option<watch::Receiver<EventId>>, id: EventId) {
+    let Some(mut end) = end else { return std::future::pending().await };
+    if end.wait_for(|end| *end > id).await.is_err() {
+        // The store is closed.
+        std::future::pending::<()>().await;
     }
 }

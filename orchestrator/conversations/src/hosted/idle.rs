@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use protocol::{ConversationId, EventId};
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::HostedConversations;
 use super::slots::Slot;
@@ -21,6 +22,7 @@ impl HostedConversations {
         id: &ConversationId,
         slot: Slot,
     ) -> Result<(), ConversationsError> {
+        let lost = self.conversations.claim_lost(id);
         let from = self.conversations.state(id).map_or(EventId::FIRST, |state| state.next_id);
         let options = FollowOptions { from, auto_continue: false };
         // The first follower also sends the messages of a replayed user.
@@ -35,25 +37,40 @@ impl HostedConversations {
         let (this, id) = (Arc::clone(self), id.clone());
         self.tasks.spawn(async move {
             let _slot = slot;
-            this.close_followed(&id, follower).await;
+            this.close_followed(&id, follower, lost).await;
         });
         Ok(())
     }
 
-    async fn close_followed(&self, id: &ConversationId, mut follower: Follower) {
+    async fn close_followed(&self, id: &ConversationId, mut follower: Follower, lost: CancellationToken) {
         loop {
             tokio::select! {
                 () = self.shutdown.cancelled() => return,
+                () = lost.cancelled() => {}
                 () = self.wait_until_idle(&mut follower) => {}
             }
             let lock = self.change_lock(id);
             let _changing = lock.lock().await;
             // It may have been closed, and opened again with another follower.
             let is_replaced = follower.is_closed() && !self.conversations.has_failed(id);
-            // Not closed if a message has arrived meanwhile.
-            if is_replaced || self.close_at_rest(id).await {
+            if is_replaced {
                 return;
             }
+            if lost.is_cancelled() {
+                return self.close_lost(id).await;
+            }
+            // Not closed if a message has arrived meanwhile.
+            if self.close_at_rest(id).await {
+                return;
+            }
+        }
+    }
+
+    /// Closes a conversation that another host may run by now. Its sandbox is kept for that host.
+    async fn close_lost(&self, id: &ConversationId) {
+        tracing::warn!(conversation = %id, "closing a conversation that another host may take over");
+        if let Err(error) = self.conversations.close(id, CloseReason::Shutdown).await {
+            tracing::debug!(conversation = %id, error = &error as &dyn std::error::Error, "its task had failed");
         }
     }
 

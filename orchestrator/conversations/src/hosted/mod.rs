@@ -3,6 +3,7 @@
 mod event_stream;
 mod factory;
 mod idle;
+mod interrupted;
 mod slots;
 
 use std::collections::BTreeMap;
@@ -19,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    CloseReason, ConversationFilter, ConversationStatus, Conversations, ConversationsError, DeleteMode,
-    HostError, InitialTask, ResumeRequest, UserDecision,
+    CloseReason, Conversations, ConversationsError, DeleteMode, HostError, InitialTask, ResumeRequest,
+    UserDecision,
 };
 
 use slots::{Occupied, Owner, Slot, Slots};
@@ -39,9 +40,6 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval at which a waiting request looks for a conversation at rest, to close it.
 const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Delay before an interrupted conversation is resumed again while the maximum number runs.
-const RESUME_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Settings of [`HostedConversations`].
 #[derive(Debug, Clone)]
@@ -167,7 +165,9 @@ impl HostedConversations {
         self.change(id, move |this, id| async move {
             match state {
                 // A conversation that does not run has nothing to stop.
-                AgentState::Stopped | AgentState::Paused if !this.conversations.is_running(&id) => Ok(()),
+                AgentState::Stopped | AgentState::Paused if !this.conversations.is_running(&id) => {
+                    this.check_not_running_elsewhere(&id).await
+                }
                 AgentState::Stopped => this.conversations.stop(&id),
                 AgentState::Paused => this.conversations.pause(&id),
                 AgentState::Running => match this.open(&id, ResumeRequest::default()).await? {
@@ -185,7 +185,7 @@ impl HostedConversations {
     /// Stops the agent and closes the conversation. Succeeds if it is not running.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], or an error of the store or of the conversation's task.
+    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`] if another process runs it, or an error of the store or of the conversation's task.
     pub async fn stop(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
         self.change(id, move |this, id| async move { this.stop_agent(&id).await }).await
     }
@@ -239,32 +239,6 @@ impl HostedConversations {
             }
         })
         .await
-    }
-
-    /// Runs all conversations whose process ended while their agent worked. Waits for others to end while the maximum number
-    /// runs. Returns those that cannot be resumed.
-    ///
-    /// # Errors
-    /// [`ConversationsError::Store`].
-    pub async fn resume_interrupted(
-        self: &Arc<Self>,
-    ) -> Result<Vec<(ConversationId, ConversationsError)>, ConversationsError> {
-        let statuses = vec![ConversationStatus::Interrupted];
-        let filter = ConversationFilter { statuses, ..ConversationFilter::default() };
-        let interrupted = self.conversations.list(&filter).await?;
-        // Concurrently, so that one that waits for others of its user delays no other user's.
-        let resuming =
-            interrupted.into_iter().filter_map(|entry| Some(entry.summary?.id)).map(|id| async move {
-                loop {
-                    match self.start(&id).await {
-                        Err(ConversationsError::TooManyRunning(_)) => sleep(RESUME_RETRY_DELAY).await,
-                        Err(error) => return Some((id, error)),
-                        Ok(()) => return None,
-                    }
-                }
-            });
-        let failed = stream::iter(resuming).buffer_unordered(CONCURRENT_CHANGES);
-        Ok(failed.filter_map(std::future::ready).collect().await)
     }
 
     /// Closes all conversations and keeps their sandboxes, so that [`resume_interrupted`](Self::resume_interrupted) continues
@@ -345,7 +319,7 @@ impl HostedConversations {
     /// Stops the agent and closes the conversation. The conversation is being changed.
     async fn stop_agent(&self, id: &ConversationId) -> Result<(), ConversationsError> {
         if !self.conversations.is_running(id) {
-            return self.conversations.event_count(id).await.map(drop);
+            return self.check_not_running_elsewhere(id).await;
         }
         self.conversations.stop(id)?;
         let stopped = self.conversations.wait_for(id, |state| !state.is_working());
@@ -353,6 +327,15 @@ impl HostedConversations {
             tracing::warn!(conversation = %id, "the agent does not stop: closing its conversation");
         }
         self.conversations.close(id, CloseReason::Interrupted).await.map(drop)
+    }
+
+    /// Checks that no other process runs a conversation that does not run here.
+    async fn check_not_running_elsewhere(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+        match self.conversations.entry(id).await? {
+            None => Err(ConversationsError::Unknown(id.clone())),
+            Some(entry) if entry.is_locked => Err(ConversationsError::Locked(id.clone())),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Waits until the state shows that an input is stored. If the conversation fails instead, closes it and returns why.

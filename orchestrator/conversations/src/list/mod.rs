@@ -2,14 +2,16 @@
 //!
 //! Reads the overviews that the store keeps, and no events, so that its cost does not depend on the lengths of the logs.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use engine::events::{
     ConversationQuery, ConversationSummary, EventStore, ListPosition, ListedConversation, Overview,
     OverviewChange, StoreError,
 };
-use protocol::{AgentState, EventId, UserId};
+use protocol::{AgentState, ConversationId, EventId, UserId};
 
+use crate::error::ConversationsError;
 use crate::host::ConversationLocks;
 
 /// Maximum number of conversations per read of the store. Bounds the memory if a filter selects few of them.
@@ -194,10 +196,10 @@ fn is_working(state: AgentState) -> bool {
 /// Completes the entry of a conversation.
 pub(crate) async fn entry(
     store: &dyn EventStore,
-    locks: &dyn ConversationLocks,
     listed: ListedConversation,
+    locked: &BTreeSet<ConversationId>,
 ) -> ConversationEntry {
-    let is_locked = locks.is_locked(&listed.summary.id);
+    let is_locked = locked.contains(&listed.summary.id);
     let summary = listed.summary.clone();
     ConversationEntry { summary: Some(summary), overview: complete(store, listed).await, is_locked }
 }
@@ -220,7 +222,7 @@ pub(crate) async fn list(
     store: &dyn EventStore,
     locks: &dyn ConversationLocks,
     filter: &ConversationFilter,
-) -> Result<Vec<ConversationEntry>, StoreError> {
+) -> Result<Vec<ConversationEntry>, ConversationsError> {
     let limit = filter.limit.unwrap_or(usize::MAX);
     let mut query = filter.to_query();
     let (mut entries, mut damaged) = (Vec::new(), Vec::new());
@@ -232,8 +234,10 @@ pub(crate) async fn list(
         damaged.extend(page.damaged);
         let is_last = page.conversations.len() < query.limit;
         query.before = page.conversations.last().map(ListedConversation::position);
+        let ids: Vec<_> = page.conversations.iter().map(|listed| listed.summary.id.clone()).collect();
+        let locked = locks.locked(&ids).await?;
         for listed in page.conversations {
-            entries.push(entry(store, locks, listed).await);
+            entries.push(entry(store, listed, &locked).await);
         }
         entries.retain(|entry| filter.selects(entry));
         if is_last {

@@ -55,7 +55,7 @@ async fn interrupted_are_found_between_many_that_run() {
         let is_finished = number % 7 == 3;
         append(&*store, number, if is_finished { AgentState::Finished } else { AgentState::Running }).await;
         if number % INTERVAL != 1 {
-            held.push(locks.lock(&id(number)).unwrap().unwrap());
+            held.push(locks.lock(&id(number)).await.unwrap().unwrap());
         }
     }
     let conversations = conversations(store, locks);

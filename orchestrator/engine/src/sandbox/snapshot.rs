@@ -32,14 +32,18 @@ pub struct Snapshot {
 ///
 /// # Errors
 /// The snapshots cannot be listed. A snapshot that cannot be removed is logged and left for the next sweep.
-pub async fn sweep_snapshots(
+pub async fn sweep_snapshots<F: Future<Output = bool>>(
     provider: &dyn SandboxProvider,
-    is_used: &(dyn Fn(&ConversationId) -> bool + Send + Sync),
+    is_used: impl Fn(ConversationId) -> F,
 ) -> Result<Vec<String>, SandboxError> {
     let mut removed = Vec::new();
     let Ok(snapshots) = provider.snapshots() else { return Ok(removed) };
     for Snapshot { image, fork, .. } in snapshots.list_snapshots().await? {
-        if fork.as_ref().is_none_or(is_used) {
+        let is_kept = match fork {
+            Some(fork) => is_used(fork).await,
+            None => true,
+        };
+        if is_kept {
             continue;
         }
         match snapshots.remove_snapshot(&image).await {

@@ -52,13 +52,13 @@ pub struct ResourceUsage {
 ///
 /// # Errors
 /// The sandboxes cannot be listed. A sandbox that cannot be removed is logged and left for the next sweep.
-pub async fn sweep(
+pub async fn sweep<F: Future<Output = bool>>(
     provider: &dyn SandboxProvider,
-    is_used: &(dyn Fn(&SandboxSummary) -> bool + Send + Sync),
+    is_used: impl Fn(SandboxSummary) -> F,
 ) -> Result<Vec<SandboxId>, SandboxError> {
     let mut removed = Vec::new();
     for placed in provider.list().await? {
-        if placed.lifetime == Lifetime::UntilRemoved || is_used(&placed) {
+        if placed.lifetime == Lifetime::UntilRemoved || is_used(placed.clone()).await {
             continue;
         }
         match provider.destroy(&placed.sandbox).await {

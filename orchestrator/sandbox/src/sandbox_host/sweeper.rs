@@ -1,5 +1,6 @@
 //! Removes idle sandboxes and adopts unknown ones, at startup and periodically.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,13 +22,13 @@ pub(super) async fn sweep(shared: &Shared) -> Result<(), SandboxError> {
         tracing::info!(adopted, "adopted existing sandboxes");
     }
     let removals = Mutex::new(Vec::new());
-    let is_used = |summary: &SandboxSummary| {
-        let removal = shared.registry.start_removal_if_idle(summary, shared.config.idle_timeout);
+    let is_used = |summary: SandboxSummary| {
+        let removal = shared.registry.start_removal_if_idle(&summary, shared.config.idle_timeout);
         let is_used = removal.is_none();
         removals.lock().unwrap_or_else(PoisonError::into_inner).extend(removal);
-        is_used
+        ready(is_used)
     };
-    let removed = engine::sandbox::sweep(&*shared.provider, &is_used).await?;
+    let removed = engine::sandbox::sweep(&*shared.provider, is_used).await?;
     for removal in removals.into_inner().unwrap_or_else(PoisonError::into_inner) {
         // One that could not be removed is leased again until the next sweep.
         if removed.contains(removal.sandbox()) {

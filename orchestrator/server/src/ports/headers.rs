@@ -6,17 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use super::access::PORT_COOKIE;
 use crate::auth::KEY_HEADER;
 use crate::cookies::{self, SESSION_COOKIE};
-
-/// Headers about one connection.
-const CONNECTION_HEADERS: [HeaderName; 7] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
+use crate::other_hosts::FORWARDED;
+use crate::proxy::remove_connection;
 
 /// Replaces the headers of a request. The program sees itself as a server on its own machine, and none of our keys.
 /// `has_own_token` is whether the bearer token is a key of ours.
@@ -42,6 +33,7 @@ pub(super) fn to_program(
     set(headers, HeaderName::from_static("x-forwarded-host"), host.as_str());
     set(headers, HeaderName::from_static("x-forwarded-proto"), scheme);
     headers.remove("x-forwarded-for");
+    headers.remove(FORWARDED);
     headers.remove(header::FORWARDED);
 }
 
@@ -74,17 +66,6 @@ fn is_own_cookie(cookie: &HeaderValue) -> bool {
     let name = parts.next().unwrap_or_default();
     ![SESSION_COOKIE, PORT_COOKIE].contains(&name)
         && !parts.any(|attribute| attribute.eq_ignore_ascii_case("domain"))
-}
-
-fn remove_connection(headers: &mut HeaderMap) {
-    let named = headers.get_all(header::CONNECTION).iter().filter_map(|names| names.to_str().ok());
-    let named: Vec<_> = named.flat_map(|names| names.split(',')).map(|name| name.trim().to_owned()).collect();
-    for name in named {
-        headers.remove(name);
-    }
-    for name in CONNECTION_HEADERS {
-        headers.remove(name);
-    }
 }
 
 fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {

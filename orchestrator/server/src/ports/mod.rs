@@ -18,17 +18,17 @@ use axum::response::{IntoResponse as _, Response};
 use conversations::ConversationsError;
 use cookie::Cookie;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header};
+use http::{HeaderMap, StatusCode, Uri, Version, header};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use protocol::ConversationId;
-use tokio::io::copy_bidirectional;
 use tokio::time::timeout;
 
 use crate::client_address::Client;
 use crate::error::ApiError;
+use crate::proxy::{self, Upgrade};
 use crate::state::ServerState;
-use crate::{auth, origin};
+use crate::{auth, origin, other_hosts};
 use access::PortAccess;
 pub use host::PortHosts;
 use host::SandboxPort;
@@ -44,7 +44,12 @@ pub(crate) async fn serve(State(state): State<Arc<ServerState>>, request: Reques
     let served = async {
         let client = Client::find(request.extensions());
         match admit(&state, client, &target, &host, request.uri(), request.headers()).await? {
-            Admission::Forward(caller) => forward(&state, caller, &target, &host, request).await,
+            Admission::Forward(caller) => {
+                match other_hosts::forward_to_holder(&state, &target.conversation, request).await {
+                    Ok(response) => Ok(response),
+                    Err(request) => forward(&state, caller, &target, &host, request).await,
+                }
+            }
             Admission::Redirect { cookie, path } => {
                 let headers = [(header::SET_COOKIE, cookie.to_string()), (header::LOCATION, path)];
                 Ok((StatusCode::SEE_OTHER, headers).into_response())
@@ -143,27 +148,26 @@ async fn forward(
     spawn_until_revoked(state, &caller, async move { drop(connection.with_upgrades().await) });
 
     let scheme = state.port_hosts.scheme();
-    let upgrade = request.headers().get(header::UPGRADE).cloned();
-    let client = upgrade.as_ref().map(|_| hyper::upgrade::on(&mut request));
+    let upgrade = Upgrade::take(&mut request);
     headers::to_program(request.headers_mut(), target.port, scheme, host, has_own_token);
-    set_upgrade(request.headers_mut(), upgrade);
+    if let Some(upgrade) = &upgrade {
+        upgrade.set(request.headers_mut());
+    }
     let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
     *request.version_mut() = Version::HTTP_11;
     let responding = timeout(HEAD_TIMEOUT, sender.send_request(request)).await;
     let mut response = responding.map_err(|_| ApiError::ProgramTimeout)?.map_err(ApiError::Program)?;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS && client.is_none() {
-        return Err(ApiError::ProgramProtocol);
-    }
-
-    let upgrade = response.headers().get(header::UPGRADE).cloned();
+    let protocol = response.headers().get(header::UPGRADE).cloned();
     headers::from_program(response.headers_mut(), target.port, scheme, host);
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS
-        && let Some(client) = client
-    {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let (Some(upgrade), Some(protocol)) = (upgrade, protocol) else {
+            return Err(ApiError::ProgramProtocol);
+        };
         let program = hyper::upgrade::on(&mut response);
-        spawn_until_revoked(state, &caller, copy_upgraded(client, program));
-        set_upgrade(response.headers_mut(), upgrade);
+        let program = async move { program.await.ok().map(TokioIo::new) };
+        spawn_until_revoked(state, &caller, upgrade.copy(program));
+        proxy::set_protocol(response.headers_mut(), protocol);
     }
     Ok(response.map(Body::new))
 }
@@ -182,20 +186,4 @@ fn spawn_until_revoked(
             () = work => {}
         }
     });
-}
-
-/// Sets the headers of a change of the protocol, if there is one.
-fn set_upgrade(headers: &mut HeaderMap, protocol: Option<HeaderValue>) {
-    if let Some(protocol) = protocol {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, protocol);
-    }
-}
-
-/// Copies in both directions until one side ends.
-async fn copy_upgraded(client: hyper::upgrade::OnUpgrade, program: hyper::upgrade::OnUpgrade) {
-    // Either side may close the connection at any time.
-    if let (Ok(client), Ok(program)) = tokio::join!(client, program) {
-        let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(program)).await;
-    }
 }

@@ -29,7 +29,7 @@ use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::state::ServerState;
-use crate::{audit, auth, client_address, origin, page, rate_limit, socket_io, stream};
+use crate::{audit, auth, client_address, origin, other_hosts, page, rate_limit, socket_io, stream};
 
 pub(crate) use events::apply_user_event;
 
@@ -73,6 +73,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .merge(secrets::router())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
+        .layer(from_fn_with_state(Arc::clone(&state), other_hosts::forward))
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));
     let router = match state.page_folder {
         Some(_) => page::router(&state),
@@ -88,6 +89,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         // Also bounds the time of those that socket.io reads.
         .layer((RequestBodyTimeoutLayer::new(BODY_TIMEOUT), MapRequestBodyLayer::new(Body::new)))
         .layer(socket_io::layer(&state))
+        .layer(from_fn_with_state(Arc::clone(&state), other_hosts::forward))
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_socket_key))
         .layer(from_fn_with_state(Arc::clone(&state), audit::record))
         .layer(from_fn_with_state(Arc::clone(&state), rate_limit::limit))

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use conversations::{ConversationLocks as _, Workspaces as _};
+use conversations::{ConversationLock, Workspaces as _};
 use engine::sandbox::{SandboxSummary, sweep, sweep_snapshots};
 use protocol::ConversationId;
 
@@ -14,7 +14,7 @@ use super::name::display_name;
 use super::runtime::SandboxRuntime;
 use super::runtimes::SandboxRuntimes;
 use crate::cli::print;
-use crate::compose::{self, Lock};
+use crate::compose::{self, Stores};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -45,16 +45,26 @@ pub(super) async fn run(arguments: PruneArguments, overrides: &Overrides) -> any
 
 /// Prunes one runtime. Returns whether all unused sandboxes were removed.
 async fn prune(runtime: &SandboxRuntime, dry_run: bool) -> anyhow::Result<bool> {
-    let locks: Mutex<Vec<Lock>> = Mutex::default();
+    let stores = Stores::open(&runtime.config, &runtime.state_dir).await?;
+    let is_done = prune_in(&stores, runtime, dry_run).await;
+    stores.close().await;
+    is_done
+}
+
+async fn prune_in(stores: &Stores, runtime: &SandboxRuntime, dry_run: bool) -> anyhow::Result<bool> {
+    let locks = stores.locks();
+    let locks = locks.as_ref();
+    let held: Mutex<Vec<ConversationLock>> = Mutex::default();
     let unused: Mutex<Vec<SandboxSummary>> = Mutex::default();
-    let is_used = |summary: &SandboxSummary| {
-        let Some(conversation) = &summary.conversation else { return compose::is_warm_in_use(summary) };
-        let Ok(lock) = runtime.state_dir.lock(conversation) else { return true };
-        locks.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
-        unused.lock().unwrap_or_else(PoisonError::into_inner).push(summary.clone());
+    let (held, found) = (&held, &unused);
+    let is_used = |summary: SandboxSummary| async move {
+        let Some(conversation) = &summary.conversation else { return compose::is_warm_in_use(&summary) };
+        let Ok(Some(lock)) = locks.lock(conversation).await else { return true };
+        held.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
+        found.lock().unwrap_or_else(PoisonError::into_inner).push(summary);
         dry_run
     };
-    let removed = sweep(runtime.provider.as_ref(), &is_used).await?;
+    let removed = sweep(runtime.provider.as_ref(), is_used).await?;
     let unused = unused.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut is_done = true;
     for summary in unused {
@@ -73,8 +83,10 @@ async fn prune(runtime: &SandboxRuntime, dry_run: bool) -> anyhow::Result<bool> 
         }
     }
     if !dry_run {
-        let is_used = |conversation: &ConversationId| runtime.state_dir.is_locked(conversation);
-        for image in sweep_snapshots(runtime.provider.as_ref(), &is_used).await? {
+        let is_used = |conversation: ConversationId| async move {
+            locks.locked(&[conversation]).await.map_or(true, |locked| !locked.is_empty())
+        };
+        for image in sweep_snapshots(runtime.provider.as_ref(), is_used).await? {
             print::line(&image)?;
         }
     }

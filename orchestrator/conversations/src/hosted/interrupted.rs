@@ -1,0 +1,97 @@
+//! Resumes conversations whose process ended while their agent worked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt as _};
+use protocol::ConversationId;
+use tokio::time::{Instant, sleep};
+
+use super::{CONCURRENT_CHANGES, HostedConversations};
+use crate::{ConversationFilter, ConversationStatus, ConversationsError};
+
+/// Delay before the next attempt while the maximum number of conversations runs, or the store is not available.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Delay before a conversation is tried again that cannot be resumed. Doubles with each attempt.
+const MIN_FAILURE_DELAY: Duration = Duration::from_secs(10);
+
+/// Maximum of it.
+const MAX_FAILURE_DELAY: Duration = Duration::from_mins(10);
+
+/// Conversations that could not be resumed.
+#[derive(Default)]
+struct Failures(BTreeMap<ConversationId, Failure>);
+
+struct Failure {
+    delay: Duration,
+    next_attempt: Instant,
+}
+
+impl HostedConversations {
+    /// Resumes all conversations whose process ended while their agent worked. Repeats that at an `interval` if other hosts share
+    /// the store, because one of them may end. Without an interval, returns once all are resumed that can be.
+    pub async fn resume_interrupted(self: &Arc<Self>, interval: Option<Duration>) {
+        let mut failures = Failures::default();
+        loop {
+            let is_complete = self.resume_once(&mut failures).await.unwrap_or_else(|error| {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot find the conversations to resume"
+                );
+                false
+            });
+            match interval {
+                Some(interval) => sleep(interval).await,
+                None if is_complete => return,
+                None => sleep(RETRY_DELAY).await,
+            }
+        }
+    }
+
+    /// Returns whether no conversation is left that waits for others to end.
+    async fn resume_once(self: &Arc<Self>, failures: &mut Failures) -> Result<bool, ConversationsError> {
+        let statuses = vec![ConversationStatus::Interrupted];
+        let filter = ConversationFilter { statuses, ..ConversationFilter::default() };
+        let interrupted = self.conversations.list(&filter).await?;
+        let interrupted: Vec<_> =
+            interrupted.into_iter().filter_map(|entry| Some(entry.summary?.id)).collect();
+        failures.0.retain(|id, _| interrupted.contains(id));
+        let due = interrupted.into_iter().filter(|id| !failures.is_waiting(id));
+        // Concurrently, so that one that waits for others of its user delays no other user's.
+        let starting = due.map(|id| async move { (self.start(&id).await, id) });
+        let started = stream::iter(starting.collect::<Vec<_>>()).buffer_unordered(CONCURRENT_CHANGES);
+        let mut is_complete = true;
+        for (result, id) in started.collect::<Vec<_>>().await {
+            match result {
+                Ok(()) => tracing::info!(conversation = %id, "resumed an interrupted conversation"),
+                // Another host was faster.
+                Err(ConversationsError::Locked(_)) => {}
+                Err(ConversationsError::TooManyRunning(_)) => is_complete = false,
+                Err(ConversationsError::ShuttingDown) => {}
+                Err(error) => {
+                    tracing::warn!(
+                        conversation = %id,
+                        error = &error as &dyn std::error::Error,
+                        "cannot resume an interrupted conversation"
+                    );
+                    failures.add(id);
+                }
+            }
+        }
+        Ok(is_complete)
+    }
+}
+
+impl Failures {
+    fn is_waiting(&self, id: &ConversationId) -> bool {
+        self.0.get(id).is_some_and(|failure| Instant::now() < failure.next_attempt)
+    }
+
+    fn add(&mut self, id: ConversationId) {
+        let delay =
+            self.0.get(&id).map_or(MIN_FAILURE_DELAY, |failure| failure.delay * 2).min(MAX_FAILURE_DELAY);
+        self.0.insert(id, Failure { delay, next_attempt: Instant::now() + delay });
+    }
+}

@@ -1,0 +1,145 @@
+//! The stores of this machine: files in the state folder, or a PostgreSQL database that several hosts share.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use conversations::{ConversationLock, ConversationLocks, Conversations, HostError, LockGuard};
+use engine::events::EventStore;
+use protocol::ConversationId;
+use secrecy::ExposeSecret as _;
+use storage::postgres::{LeaseTiming, PostgresOptions};
+use storage::{Durability, PostgresStore};
+
+use super::StateDir;
+use crate::config::Config;
+
+/// The stores. Clones share their connections.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    state_dir: StateDir,
+    durability: Durability,
+    lease_duration: Duration,
+    /// `None` if event logs are in the state folder.
+    shared: Option<Arc<PostgresStore>>,
+}
+
+impl Stores {
+    /// Connects to the database, if one is configured.
+    pub(crate) async fn open(config: &Config, state_dir: &StateDir) -> anyhow::Result<Self> {
+        Self::open_at(config, state_dir, None).await
+    }
+
+    /// Like [`open`](Self::open), for a server that other hosts reach at an address.
+    pub(crate) async fn open_at(
+        config: &Config,
+        state_dir: &StateDir,
+        address: Option<String>,
+    ) -> anyhow::Result<Self> {
+        let lease_duration = config.store.lease_duration;
+        let lease_timing = LeaseTiming {
+            duration: lease_duration,
+            renewal_interval: lease_duration / 3,
+            safety_margin: lease_duration / 9,
+        };
+        let options = PostgresOptions { lease_timing, address, ..PostgresOptions::default() };
+        let shared = match &config.store.url {
+            Some(url) => Some(Arc::new(PostgresStore::open(url.expose_secret(), options).await?)),
+            None => None,
+        };
+        Ok(Self { state_dir: state_dir.clone(), durability: config.durability, lease_duration, shared })
+    }
+
+    /// Opens the event logs.
+    pub(crate) async fn events(&self) -> anyhow::Result<Arc<dyn EventStore>> {
+        match &self.shared {
+            Some(shared) => Ok(Arc::clone(shared) as Arc<dyn EventStore>),
+            None => Ok(self.state_dir.store(self.durability).await?),
+        }
+    }
+
+    /// Opens the event logs to read them, even if their file cannot be written.
+    pub(crate) async fn events_to_read(&self) -> anyhow::Result<Arc<dyn EventStore>> {
+        match &self.shared {
+            Some(shared) => Ok(Arc::clone(shared) as Arc<dyn EventStore>),
+            None => Ok(self.state_dir.store_to_read(self.durability).await?),
+        }
+    }
+
+    /// Returns the conversations, with their folders in the state folder.
+    pub(crate) async fn conversations(&self) -> anyhow::Result<Conversations> {
+        Ok(self.conversations_of(self.events().await?))
+    }
+
+    /// Returns the conversations of a store that was opened here.
+    pub(crate) fn conversations_of(&self, events: Arc<dyn EventStore>) -> Conversations {
+        Conversations::new(events, self.locks(), Arc::new(self.state_dir.clone()))
+    }
+
+    /// Returns the locks of conversations.
+    pub(crate) fn locks(&self) -> Arc<dyn ConversationLocks> {
+        let state_dir = self.state_dir.clone();
+        match &self.shared {
+            Some(shared) => Arc::new(LeasedLocks { state_dir, shared: Arc::clone(shared) }),
+            None => Arc::new(state_dir),
+        }
+    }
+
+    /// Returns how often this host looks for conversations of hosts that ended. `None` if no other host can have some.
+    pub(crate) fn takeover_interval(&self) -> Option<Duration> {
+        self.shared.as_ref().map(|_| self.lease_duration / 9)
+    }
+
+    /// Writes what is queued, and releases the leases of conversations that no longer run. Without this, other hosts wait until
+    /// they expire.
+    pub(crate) async fn close(&self) {
+        if let Some(shared) = &self.shared {
+            shared.close().await;
+        }
+    }
+}
+
+/// Locks of conversations in a shared database: a lease, and the lock of this machine, which its programs on other stores look at
+/// before they remove a sandbox. A process of this machine that has stopped, so that its lease has expired, may still hold that.
+struct LeasedLocks {
+    state_dir: StateDir,
+    shared: Arc<PostgresStore>,
+}
+
+#[async_trait]
+impl ConversationLocks for LeasedLocks {
+    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError> {
+        let lease = self.shared.leases().acquire(conversation).await.map_err(lease_error)?;
+        let Some(lease) = lease else { return Ok(None) };
+        let own = ConversationLocks::lock(&self.state_dir, conversation).await?;
+        if own.is_none() && !lease.is_takeover() {
+            return Ok(None);
+        }
+        let lost = lease.lost().clone();
+        Ok(Some(ConversationLock { guard: Box::new((lease, own.map(|own| own.guard))), lost }))
+    }
+
+    fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
+        self.state_dir.lock_folder(folder)
+    }
+
+    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError> {
+        let leases = self.shared.leases();
+        let (held, expired) = (leases.held().await, leases.expired().await);
+        let (held, expired) = (held.map_err(lease_error)?, expired.map_err(lease_error)?);
+        let mut locked = self.state_dir.locked(conversations).await?;
+        locked.retain(|id| !expired.contains(id));
+        locked.extend(held.into_iter().filter(|id| conversations.contains(id)));
+        Ok(locked)
+    }
+
+    async fn other_holder(&self, conversation: &ConversationId) -> Result<Option<String>, HostError> {
+        self.shared.leases().other_holder(conversation).await.map_err(lease_error)
+    }
+}
+
+fn lease_error(error: engine::events::StoreError) -> HostError {
+    HostError::Failed(error.into())
+}

@@ -1,0 +1,235 @@
+//! Servers that share conversations in PostgreSQL. Those of one home stand for hosts whose sandboxes all of them reach.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tests::glovebox::{Home, bash, finish, wait_until};
+use tests::host_server::{HostServer, is_state};
+use tests::postgres::PostgresServer;
+
+/// Conversations that run when a host ends. More of them than the machine has processors.
+const RUNNING: usize = 8;
+
+/// Servers of one database and one home, whose agents append to a file and wait until they may go on.
+struct Hosts {
+    home: Home,
+    model: String,
+    database: PostgresServer,
+    address: String,
+}
+
+impl Hosts {
+    /// `None` without PostgreSQL.
+    fn new() -> Option<Self> {
+        let database = PostgresServer::start()?;
+        let address = database.address(&database.create_database());
+        let home = Home::new();
+        // Each conversation has its own folder, which is the working directory of its commands.
+        let command = format!(
+            "echo run >> runs; until [ -e {} ]; do sleep 0.1; done; echo done",
+            home.workspace().join("gate").display()
+        );
+        home.write(
+            ".glovebox/config.toml",
+            format!(
+                "[sandbox]\nvolumes = \"{0}:{0}:ro\"\n[store]\nlease_duration = 6\n",
+                home.workspace().display()
+            ),
+        );
+        let model = home.script(&json!([bash(&command), finish()]));
+        Some(Self { home, model, database, address })
+    }
+
+    fn start(&self) -> HostServer {
+        HostServer::start(&self.home, &self.model, &["--store", &self.address, "--log-level", "info"])
+    }
+
+    fn runs(&self, id: &str) -> PathBuf {
+        self.home.path().join(".glovebox/workspaces").join(id).join("runs")
+    }
+
+    /// Creates conversations, and waits until their commands run.
+    async fn create_running(&self, server: &HostServer, count: usize) -> Vec<String> {
+        let mut ids = Vec::new();
+        for _ in 0..count {
+            ids.push(server.create("Work.").await);
+        }
+        for id in &ids {
+            wait_until("the command runs", || self.runs(id).exists());
+        }
+        ids
+    }
+
+    /// Lets all commands end.
+    fn open_gate(&self) {
+        std::fs::write(self.home.workspace().join("gate"), "").unwrap();
+    }
+
+    async fn end(self, servers: impl IntoIterator<Item = HostServer>, ids: &[String]) {
+        let servers: Vec<_> = servers.into_iter().collect();
+        for id in ids {
+            servers[0].post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+        }
+        servers.into_iter().for_each(HostServer::terminate);
+        self.home.assert_nothing_runs();
+    }
+}
+
+/// Checks that a conversation has finished, and that its command ran once.
+async fn assert_ran_once(server: &HostServer, id: &str, runs: &Path) {
+    let events = server.wait_for_event(id, |event| is_state(event, "finished")).await;
+    let results: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
+    assert_eq!(results.len(), 1, "{events:#?}");
+    assert_eq!(results[0]["content"], "done");
+    assert_eq!(std::fs::read_to_string(runs).unwrap(), "run\n");
+    let numbers: Vec<_> = events.iter().map(|event| event["id"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted_by(|before, after| before < after), "{numbers:?}");
+}
+
+async fn is_running(server: &HostServer, id: &str) -> bool {
+    let status = server.get(&format!("/api/conversations/{id}")).await["status"].clone();
+    ["STARTING", "RUNNING"].iter().any(|running| status == *running)
+}
+
+#[tokio::test]
+async fn conversations_of_a_killed_host_are_taken_over_once() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (first, second, third) = (hosts.start(), hosts.start(), hosts.start());
+    let ids = hosts.create_running(&first, RUNNING).await;
+    first.kill();
+    hosts.open_gate();
+    for id in &ids {
+        assert_ran_once(&second, id, &hosts.runs(id)).await;
+    }
+    hosts.end([third, second], &ids).await;
+}
+
+#[tokio::test]
+async fn conversations_of_a_terminated_host_are_taken_over() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (first, second) = (hosts.start(), hosts.start());
+    let ids = hosts.create_running(&first, 2).await;
+    first.terminate();
+    hosts.open_gate();
+    for id in &ids {
+        assert_ran_once(&second, id, &hosts.runs(id)).await;
+    }
+    hosts.end([second], &ids).await;
+}
+
+#[tokio::test]
+async fn frozen_host_writes_nothing_when_it_continues() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (first, second) = (hosts.start(), hosts.start());
+    let ids = hosts.create_running(&first, 2).await;
+    first.signal(Signal::STOP);
+    hosts.open_gate();
+    for id in &ids {
+        assert_ran_once(&second, id, &hosts.runs(id)).await;
+    }
+    first.signal(Signal::CONT);
+    // The first host has the result of the command too, and forwards requests now.
+    for id in &ids {
+        let path = format!("/api/conversations/{id}/message");
+        let message = json!({"message": "Go on."});
+        // Until it notices that it was frozen.
+        while first.send(Method::POST, &path, Some(&message)).await.0 == StatusCode::SERVICE_UNAVAILABLE {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let is_message = |event: &Value| event["args"]["content"] == "Go on.";
+        second.wait_for_event(id, is_message).await;
+        let events = first.wait_for_event(id, is_message).await;
+        let results = events.iter().filter(|event| event["observation"] == "run").count();
+        assert_eq!(results, 1, "{events:#?}");
+        assert_eq!(std::fs::read_to_string(hosts.runs(id)).unwrap(), "run\n");
+    }
+    hosts.end([second, first], &ids).await;
+}
+
+#[tokio::test]
+async fn each_host_serves_the_conversations_of_all() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (first, second) = (hosts.start(), hosts.start());
+    let id = hosts.create_running(&first, 1).await.remove(0);
+    let path = format!("/api/conversations/{id}");
+    assert!(is_running(&second, &id).await);
+    assert_eq!(second.get("/api/conversations").await["results"][0]["status"], "RUNNING");
+    // Only the first host has the sandbox.
+    assert_eq!(second.get(&format!("{path}/list-files")).await, json!(["runs"]));
+    let stream = format!("/api/v2/conversations/{id}/stream?after=0");
+    let mut stream = second.request(Method::GET, &stream).send().await.unwrap();
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    hosts.open_gate();
+    let mut received = String::new();
+    while !received.contains("\"finished\"") {
+        received.push_str(std::str::from_utf8(&stream.chunk().await.unwrap().unwrap()).unwrap());
+    }
+    let stopped = second.post(&format!("{path}/stop"), &json!({})).await;
+    assert_eq!(stopped["conversation_status"], "STOPPED");
+    assert!(!is_running(&first, &id).await);
+    // It runs on the host that receives the next message.
+    second.post(&format!("{path}/message"), &json!({"message": "Go on."})).await;
+    assert!(is_running(&first, &id).await);
+    assert_eq!(first.send(Method::DELETE, &path, None).await, (StatusCode::OK, json!(true)));
+    assert_eq!(second.get(&path).await, Value::Null);
+    hosts.end([first, second], &[]).await;
+}
+
+#[tokio::test]
+async fn changes_are_refused_while_a_killed_host_is_not_taken_over() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (first, second) = (hosts.start(), hosts.start());
+    let ids = hosts.create_running(&first, 1).await;
+    first.signal(Signal::STOP);
+    first.kill();
+    let path = format!("/api/conversations/{}", ids[0]);
+    let (status, body) =
+        second.send(Method::POST, &format!("{path}/message"), Some(&json!({"message": "Go on."}))).await;
+    assert_eq!(
+        (status, &body["msg_id"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &json!("CONVERSATION$HOST_UNREACHABLE"))
+    );
+    // What is stored can be read.
+    assert!(!second.get(&format!("{path}/events")).await["events"].as_array().unwrap().is_empty());
+    hosts.open_gate();
+    assert_ran_once(&second, &ids[0], &hosts.runs(&ids[0])).await;
+    hosts.end([second], &ids).await;
+}
+
+#[tokio::test]
+async fn work_continues_after_a_restart_of_the_database() {
+    let Some(hosts) = Hosts::new() else { return };
+    let server = hosts.start();
+    let ids = hosts.create_running(&server, 2).await;
+    hosts.database.stop(Signal::INT);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    hosts.database.restart();
+    hosts.open_gate();
+    for id in &ids {
+        assert_ran_once(&server, id, &hosts.runs(id)).await;
+    }
+    hosts.end([server], &ids).await;
+}
+
+#[tokio::test]
+async fn command_line_works_on_the_shared_conversations() {
+    let Some(hosts) = Hosts::new() else { return };
+    let server = hosts.start();
+    let ids = hosts.create_running(&server, 1).await;
+    let run = |arguments: &[&str]| hosts.home.run(&[arguments, &["--store", &hosts.address]].concat());
+    let listed = run(&["conversations", "ls", "--json"]).expect(0).stdout;
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(
+        (&listed[0]["conversation_id"], &listed[0]["agent_state"]),
+        (&json!(ids[0]), &json!("running"))
+    );
+    // It runs elsewhere.
+    let refused = run(&["resume", &ids[0], "-t", "Go on."]).expect(1).stderr;
+    assert!(refused.contains("is being run by another process"), "{refused}");
+    hosts.open_gate();
+    server.wait_for_event(&ids[0], |event| is_state(event, "finished")).await;
+    hosts.end([server], &ids).await;
+}
