@@ -38,6 +38,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "server",
             "storage",
             "protocol",
+            "tls",
         ],
     ),
     (

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::action::EditAction;
+use crate::client_api::git::GitProvider;
 use crate::ids::{BootId, ConversationId, EventId, SandboxId, UserId};
 use crate::kinds::kinds;
 use crate::risk::{ConfirmationPolicy, SecurityRisk};
@@ -76,6 +77,41 @@ pub struct ConversationStarted {
     /// The user of a server who owns it. `None` if it is the operator's, as those of the command line are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<UserId>,
+    /// Where the repository of the setup is hosted. `None` if the user did not choose it by its provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git_provider: Option<GitProvider>,
+    /// What created it. `None` for those of the command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<ConversationTrigger>,
+}
+
+/// What created a conversation, with V0's names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ConversationTrigger {
+    /// A resolver of issues.
+    Resolver,
+    /// A user of the web page.
+    #[default]
+    Gui,
+    /// A suggested task.
+    SuggestedTask,
+    /// A client with an API key as a bearer token.
+    #[serde(rename = "openhands_api")]
+    Api,
+    /// A message in Slack.
+    Slack,
+    /// A request to write a microagent.
+    MicroagentManagement,
+    /// An issue of Jira Cloud.
+    Jira,
+    /// An issue of Jira Data Center.
+    JiraDc,
+    /// An issue of Linear.
+    Linear,
+    /// A comment at Bitbucket.
+    Bitbucket,
 }
 
 /// The point at which a conversation was forked.
@@ -217,6 +253,7 @@ pub struct ConversationTitled {
 
 /// The user's opinion of the conversation, with V0's fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FeedbackGiven {
     /// The version of the client.
     pub version: String,
@@ -230,6 +267,7 @@ pub struct FeedbackGiven {
 
 /// Whether a user was satisfied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackPolarity {
     /// The user was.
@@ -240,6 +278,7 @@ pub enum FeedbackPolarity {
 
 /// Who may read a conversation, according to its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackPermissions {
     /// Everyone.

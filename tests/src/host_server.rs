@@ -148,7 +148,10 @@ impl HostServer {
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(crate::glovebox::TEST_TIMEOUT, polling).await.expect("the event is appended")
+        match tokio::time::timeout(crate::glovebox::TEST_TIMEOUT, polling).await {
+            Ok(events) => events,
+            Err(_) => panic!("the event is not appended: {:#?}", self.get(&path).await),
+        }
     }
 
     /// Kills the server, as a crash does.

@@ -33,6 +33,7 @@ mod selector;
 mod single_process;
 mod start;
 mod sweeping;
+mod task_prompt;
 mod title;
 mod trajectory;
 mod update;
@@ -69,6 +70,7 @@ pub use selector::{AmbiguousPrefix, ConversationSelector, find_by_prefix};
 pub use single_process::{NoWorkspaces, ProcessLocks};
 pub use start::{InitialTask, NewConversation};
 pub use sweeping::{SandboxRetention, Sweep};
+pub use task_prompt::task_prompt;
 pub use update::{ConversationUpdate, WaitState};
 pub use workspace_files::{FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles, ZipParts};
 

@@ -168,6 +168,21 @@ impl Conversations {
         Ok(Some(list::entry(self.store.as_ref(), listed, &locked).await))
     }
 
+    /// Returns the settings that a conversation was started with. `None` if there is no such conversation.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Store`].
+    pub async fn started(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<ConversationStarted>, ConversationsError> {
+        let first = self.store.read(id, EventId::FIRST, 1).await?.pop();
+        Ok(first.and_then(|event| match event.body {
+            EventBody::Record(Record::ConversationStarted(started)) => Some(started),
+            _ => None,
+        }))
+    }
+
     /// Reads the whole log of a conversation.
     ///
     /// # Errors

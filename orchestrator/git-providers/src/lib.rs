@@ -30,7 +30,7 @@ pub use address_policy::{
     AddressException, AddressKind, AddressPolicy, AddressResolver, InvalidException, RefusedAddress,
     SystemResolver,
 };
-pub use base_urls::BaseUrls;
+pub use base_urls::{BaseUrl, BaseUrls, InvalidBaseUrl};
 pub use client::{ClientError, GitClient, RequestLimits};
 pub use error::{GitError, RequestError};
 pub use microagents::MicroagentSource;

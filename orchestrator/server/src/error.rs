@@ -9,6 +9,7 @@ use conversations::{ConversationsError, HostError, PortError, ProfileError, Work
 use engine::conversation::ConversationError;
 use engine::events::StoreError;
 use engine::sandbox::SandboxError;
+use git_providers::{GitError, RequestError};
 use http::{HeaderValue, StatusCode, header};
 use protocol::client_api::ErrorBody;
 
@@ -63,6 +64,8 @@ pub(crate) enum ApiError {
     Conversations(#[from] ConversationsError),
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Git(#[from] GitError),
 }
 
 impl ApiError {
@@ -100,6 +103,7 @@ impl ApiError {
                 ProfileError::Contended => (StatusCode::CONFLICT, "SETTINGS$CONFLICT"),
                 ProfileError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             },
+            Self::Git(error) => git_status(error),
             Self::TooManyDownloads => (StatusCode::TOO_MANY_REQUESTS, "FILE$TOO_MANY_DOWNLOADS"),
             Self::Workspace(error) => workspace_status(error),
             Self::Conversations(error) => match error {
@@ -163,7 +167,12 @@ impl ApiError {
             Self::Profile(ProfileError::Invalid(invalid)) => Some(invalid.field.to_owned()),
             _ => None,
         };
-        ErrorBody::new(code, self.to_string(), field)
+        let message = match self {
+            // The cause says what the user can do. Neither of them contains a token.
+            Self::Git(error @ GitError::Request { source, .. }) => format!("{error}: {source}"),
+            error => error.to_string(),
+        };
+        ErrorBody::new(code, message, field)
     }
 }
 
@@ -173,6 +182,28 @@ impl From<PortError> for ApiError {
             PortError::Conversation(error) => Self::Conversations(error),
             PortError::Sandbox(error) => Self::Port(error),
         }
+    }
+}
+
+fn git_status(error: &GitError) -> (StatusCode, &'static str) {
+    let source = match error {
+        // As in V0, whose page then asks for a token.
+        GitError::NoToken(_) | GitError::NoTokens => return (StatusCode::UNAUTHORIZED, "GIT$NO_TOKEN"),
+        GitError::Unsupported { .. } => return (StatusCode::BAD_REQUEST, "GIT$UNSUPPORTED"),
+        GitError::Request { source, .. } => source,
+    };
+    match source {
+        RequestError::InvalidInput { .. } => (StatusCode::BAD_REQUEST, "GIT$INVALID_REQUEST"),
+        RequestError::AddressRefused { .. } => (StatusCode::BAD_REQUEST, "GIT$ADDRESS_REFUSED"),
+        RequestError::TokenRejected { .. } => (StatusCode::UNAUTHORIZED, "GIT$TOKEN_REJECTED"),
+        RequestError::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "GIT$RATE_LIMITED"),
+        RequestError::NotFound => (StatusCode::NOT_FOUND, "GIT$NOT_FOUND"),
+        RequestError::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, "GIT$TIMEOUT"),
+        RequestError::Unreachable { .. }
+        | RequestError::OtherOrigin
+        | RequestError::TooLarge { .. }
+        | RequestError::Malformed { .. }
+        | RequestError::Status { .. } => (StatusCode::BAD_GATEWAY, "GIT$PROVIDER_FAILED"),
     }
 }
 

@@ -24,6 +24,8 @@
 //!
 //! Those that read the workspace need a running conversation with a sandbox (409), and start nothing. `docs/v0-migration.md`
 //! lists how they differ from V0's.
+//!
+//! `GET /api/user/*` lists repositories, branches, tasks and microagents of git providers, with the user's stored tokens.
 
 mod audit;
 mod auth;
@@ -33,6 +35,7 @@ mod cookies;
 mod error;
 mod extract;
 mod failed_attempts;
+mod openapi;
 mod origin;
 mod other_hosts;
 mod page;
@@ -51,6 +54,7 @@ use std::sync::Arc;
 
 use accounts::{AccountStore, AuditStore};
 use conversations::{HostedConversations, UserProfiles};
+use git_providers::GitClient;
 use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +83,8 @@ pub struct ServerConfig {
     pub request_rate: Option<RequestRate>,
     /// Client of the hosts that share the store. `None` if there are none.
     pub other_hosts: Option<OtherHosts>,
+    /// The client of git providers, which users' tokens are sent with.
+    pub git: GitClient,
     /// Folder of a web page to serve from the same origin. `None` for the API alone.
     pub page_folder: Option<PathBuf>,
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use accounts::{AccountStore, AuditStore, Authenticator, Caller, Credential};
 use conversations::{ConversationsError, HostedConversations, UserProfiles};
+use git_providers::GitClient;
 use protocol::ConversationId;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
@@ -39,6 +40,7 @@ pub(crate) struct ServerState {
     pub(crate) rate_limits: Option<RateLimits>,
     pub(crate) failed_attempts: FailedAttempts,
     pub(crate) other_hosts: Option<OtherHosts>,
+    pub(crate) git: GitClient,
     pub(crate) page_folder: Option<PathBuf>,
     pub(crate) started_at: Instant,
     /// Time of the last request with a key, in seconds since the start.
@@ -74,6 +76,7 @@ impl ServerState {
             trusted_proxies,
             request_rate,
             other_hosts,
+            git,
             page_folder,
         } = config;
         Self {
@@ -89,6 +92,7 @@ impl ServerState {
             rate_limits: request_rate.map(RateLimits::new),
             failed_attempts: FailedAttempts::default(),
             other_hosts,
+            git,
             page_folder,
             started_at: Instant::now(),
             last_request_secs: AtomicU64::new(0),

@@ -17,6 +17,7 @@ use protocol::{ConversationId, EventId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use utoipa::IntoParams;
 
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
@@ -29,10 +30,12 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Time for a WebSocket client to receive one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(crate) struct StreamQuery {
     /// The last event that the client has; -1 for none.
+    #[param(default = -1)]
     after: i64,
 }
 
@@ -50,6 +53,14 @@ struct StreamMessage {
     data: Value,
 }
 
+/// Streams events and live output as server-sent events, or as a WebSocket if the request asks for an upgrade. It ends when
+/// the client disconnects.
+#[utoipa::path(get, path = "/api/v2/conversations/{id}/stream",
+    params(("id" = ConversationId, Path, description = "The conversation"), StreamQuery),
+    responses(
+    (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
+    (status = 101, description = "A WebSocket of JSON messages with `type`, `id` and `data`"),
+))]
 pub(crate) async fn stream(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,

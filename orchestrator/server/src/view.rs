@@ -3,13 +3,11 @@
 use conversations::{ConversationEntry, ConversationStatus};
 use engine::conversation::State;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
+use protocol::record::{ConversationStarted, ConversationTrigger};
 use protocol::{AgentState, ConversationId, Event, EventBody};
 use serde_json::Value;
 
 use crate::state::ServerState;
-
-/// What creates all conversations of this server, in V0's terms.
-pub(crate) const TRIGGER: &str = "gui";
 
 /// Returns an event as V0's JSON. `None` for records, which V0 does not know.
 pub(crate) fn event(event: &Event) -> Option<Value> {
@@ -32,7 +30,13 @@ pub(crate) fn conversation_state(server: &ServerState, id: &ConversationId) -> C
     }
 }
 
-pub(crate) fn conversation_info(server: &ServerState, entry: &ConversationEntry) -> Option<ConversationInfo> {
+/// Returns a conversation as clients see it. `None` if even its entry cannot be read. `started` has its settings, if they can be
+/// read.
+pub(crate) fn conversation_info(
+    server: &ServerState,
+    entry: &ConversationEntry,
+    started: Option<&ConversationStarted>,
+) -> Option<ConversationInfo> {
     let summary = entry.summary.as_ref()?;
     let overview = entry.overview.as_ref().ok();
     let running = server.conversations.state(&summary.id);
@@ -50,8 +54,8 @@ pub(crate) fn conversation_info(server: &ServerState, entry: &ConversationEntry)
         runtime_status: running.as_deref().map(runtime_status),
         selected_repository: overview.and_then(|overview| overview.repository.clone()),
         selected_branch: overview.and_then(|overview| overview.branch.clone()),
-        git_provider: None,
-        trigger: Some(TRIGGER.to_owned()),
+        git_provider: started.and_then(|started| started.git_provider),
+        trigger: Some(trigger(started)),
         num_connections: server.connection_count(&summary.id),
         url: None,
         session_api_key: None,
@@ -60,6 +64,11 @@ pub(crate) fn conversation_info(server: &ServerState, entry: &ConversationEntry)
         conversation_version: "V0",
         sub_conversation_ids: Vec::new(),
     })
+}
+
+/// Returns what created a conversation. Those of the command line and of older versions count as V0's default.
+pub(crate) fn trigger(started: Option<&ConversationStarted>) -> ConversationTrigger {
+    started.and_then(|started| started.trigger).unwrap_or_default()
 }
 
 /// Whether the agent waits for its sandbox. An agent at rest may have none.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use conversations::{HostedConversations, HostingOptions, UserProfiles};
 use engine::agent::AgentDefinition;
-use git_providers::{AddressException, AddressPolicy};
+use git_providers::{AddressException, AddressPolicy, BaseUrl, BaseUrls, GitClient, RequestLimits};
 use secrecy::ExposeSecret as _;
 use server::{
     AllowedHosts, Choices, OtherHosts, PortHosts, ProxyNetwork, RequestRate, Server, ServerConfig,
@@ -74,9 +74,15 @@ pub(super) struct ServeArguments {
     #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
     model: Option<String>,
 
-    /// Network, address or host name that users may have models called at, besides public addresses. Can be repeated.
+    /// Network, address or host name that users may have models and git providers called at, besides public addresses. Can be
+    /// repeated.
     #[arg(long = "allow-address", value_name = "NETWORK")]
     allowed_addresses: Vec<AddressException>,
+
+    /// API of a git provider for tokens without a host, as NAME=URL with a name of github, gitlab, bitbucket, azure_devops,
+    /// azure_devops_profile. Can be repeated.
+    #[arg(long = "git-api", value_name = "NAME=URL")]
+    git_apis: Vec<BaseUrl>,
 
     #[command(flatten)]
     backend: BackendOptions,
@@ -123,7 +129,9 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
     let address = listener.local_addr()?;
     let stores = Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address)).await?;
-    let configs = user_configs(config, &overrides, arguments.allowed_addresses)?;
+    let addresses = AddressPolicy::new(arguments.allowed_addresses);
+    let git = git_client(addresses.clone(), arguments.git_apis)?;
+    let configs = user_configs(config, &overrides, addresses)?;
     let profiles = user_profiles(&state_dir, &configs).await?;
     let mut interrupts = Interrupts::listen()?;
     let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
@@ -142,6 +150,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         trusted_proxies: TrustedProxies::new(arguments.trusted_proxies),
         request_rate: arguments.rate_limit.0,
         other_hosts: stores.takeover_interval().map(|_| other_hosts()).transpose()?,
+        git,
         page_folder: arguments.page_folder,
     };
     let server = Server::new(Arc::clone(&conversations), profiles, accounts.clone(), accounts, server_config);
@@ -220,7 +229,7 @@ async fn resume_interrupted(
 fn user_configs(
     operators: Config,
     overrides: &Overrides,
-    allowed_addresses: Vec<AddressException>,
+    addresses: AddressPolicy,
 ) -> anyhow::Result<UserConfigs> {
     let names = BUILT_IN_AGENTS.iter().map(|name| (*name).to_owned()).chain(operators.team.keys().cloned());
     let load = |name| -> anyhow::Result<Config> {
@@ -228,7 +237,15 @@ fn user_configs(
         Ok(Config { runtime: operators.runtime, ..config })
     };
     let others = names.map(load).collect::<anyhow::Result<_>>()?;
-    Ok(UserConfigs::new(operators, others, AddressPolicy::new(allowed_addresses)))
+    Ok(UserConfigs::new(operators, others, addresses))
+}
+
+/// Creates the client of git providers.
+fn git_client(addresses: AddressPolicy, apis: Vec<BaseUrl>) -> anyhow::Result<GitClient> {
+    let mut urls = BaseUrls::default();
+    apis.into_iter().for_each(|api| urls.set(api));
+    let tls = tls::http_client("https").context("cannot set up TLS for git providers")?;
+    Ok(GitClient::new(tls, addresses, urls, RequestLimits::default())?)
 }
 
 /// Opens the settings of users. Fails if they were encrypted with another key.

@@ -1,22 +1,24 @@
 //! Conversations of the server, composed from its configuration and the settings of their user.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    Claim, ComposedConversation, ConversationFactory, ConversationParts, ConversationRequest, HostError,
-    InitialTask, NewConversation, ProfileError, StoredConversation, UserProfile, UserProfiles,
+    Claim, ComposedConversation, ConversationFactory, ConversationParts, ConversationRequest, GitToken,
+    HostError, InitialTask, NewConversation, ProfileError, StoredConversation, UserProfile, UserProfiles,
 };
 use engine::agent::Agent;
 use engine::sandbox::SandboxProvider;
+use protocol::client_api::git::GitProvider;
 use protocol::record::ConversationStarted;
 use protocol::{ConversationId, UserId};
 use secrecy::SecretString;
 
 use super::{
-    CallMode, Models, StateDir, UserConfigs, agent, confirmation_policy, conversation_spec, host_error,
-    parts, provider, redactor, restore_settings, started, stored_model_name,
+    CallMode, Models, StateDir, UserConfigs, agent, clone_url, confirmation_policy, conversation_spec,
+    host_error, parts, provider, redactor, restore_settings, started, stored_model_name,
 };
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::UsageError;
@@ -48,13 +50,18 @@ impl ConfiguredFactory {
     fn new_conversation(
         &self,
         mut config: Config,
+        tokens: &BTreeMap<GitProvider, GitToken>,
         claim: &mut Claim,
         request: ConversationRequest,
     ) -> anyhow::Result<NewConversation> {
-        let ConversationRequest { owner: _, message, instructions, repository, branch, trajectory } = request;
+        let ConversationRequest { message, instructions, repository, branch, trajectory, .. } = request;
+        let mut git_provider = request.git_provider;
         if let Some(repository) = repository {
+            let chosen = clone_url::choose(&repository, git_provider, tokens)?;
+            git_provider = chosen.provider;
             let branch = branch.map(|branch| format!("#{branch}")).unwrap_or_default();
-            config.workspace.selected_repository = Some(SecretString::from(format!("{repository}{branch}")));
+            config.workspace.selected_repository =
+                Some(SecretString::from(format!("{}{branch}", chosen.url)));
         }
         let task = match (trajectory, message) {
             (Some(trajectory), _) => InitialTask::Replay { trajectory, continues: true },
@@ -68,11 +75,13 @@ impl ConfiguredFactory {
         }
         let setup = workspace::setup(&config.workspace, &folder)?;
         let model = stored_model_name(&config.llm);
-        let started = started(&config, &folder, setup, model)?;
+        let trigger = Some(request.trigger);
+        let started =
+            ConversationStarted { git_provider, trigger, ..started(&config, &folder, setup, model)? };
         let agent = task.agent(agent(&config)?);
         let mut parts = self.parts(&config, &id, &started, agent, 0)?;
         parts.memory = parts.memory.map(|memory| memory.with_instructions(instructions.unwrap_or_default()));
-        Ok(NewConversation { started, parts, title: None, task })
+        Ok(NewConversation { started, parts, title: request.title, task })
     }
 
     fn stored_conversation(
@@ -129,8 +138,9 @@ impl ConversationFactory for ConfiguredFactory {
         claim: &mut Claim,
         request: ConversationRequest,
     ) -> Result<NewConversation, HostError> {
-        let config = self.configs.for_new(&self.profile(request.owner.as_ref()).await?)?;
-        self.new_conversation(config, claim, request).map_err(host_error)
+        let profile = self.profile(request.owner.as_ref()).await?;
+        let config = self.configs.for_new(&profile)?;
+        self.new_conversation(config, &profile.git_tokens, claim, request).map_err(host_error)
     }
 
     async fn compose_stored(

@@ -37,6 +37,8 @@ pub(crate) fn started(
         setup,
         forked_from: None,
         owner: None,
+        git_provider: None,
+        trigger: None,
         history_truncation_disabled: config.history_truncation_disabled,
         stuck_detection_disabled: config.stuck_detection_disabled,
     })

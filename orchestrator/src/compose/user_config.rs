@@ -225,7 +225,8 @@ fn add_git_token(config: &mut Config, provider: GitProvider, token: &GitToken) {
     config.secrets.entry(variable.to_owned()).or_insert(secret);
     match token.host.as_deref().map(host_name) {
         None => drop(config.workspace.git_tokens.insert(own_host.to_owned(), token.token.clone())),
-        Some(host) if host == own_host || provider == GitProvider::AzureDevOps => {
+        // The host of Azure DevOps may be the organization.
+        Some(host) if host == own_host || provider == GitProvider::AzureDevOps && !host.contains('.') => {
             config.workspace.git_tokens.insert(own_host.to_owned(), token.token.clone());
         }
         Some(host) => {
@@ -237,7 +238,7 @@ fn add_git_token(config: &mut Config, provider: GitProvider, token: &GitToken) {
 }
 
 /// Returns the host of `gitlab.example.com` or a URL.
-fn host_name(host: &str) -> &str {
+pub(super) fn host_name(host: &str) -> &str {
     let host = host.trim();
     let host = host.split_once("://").map_or(host, |(_, rest)| rest);
     host.split_once('/').map_or(host, |(host, _)| host)

@@ -1,18 +1,23 @@
 //! Conversations, as clients see them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ConversationId, Timestamp};
+use super::git::{GitProvider, SuggestedTask};
+use crate::record::ConversationTrigger;
+use crate::{ConversationId, Event, Timestamp};
 
 /// A request for a new conversation.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct NewConversation {
-    /// Repository to clone into the workspace: `OWNER/NAME`.
+    /// Repository to clone into the workspace: its full name at the provider, or a URL.
     pub repository: Option<String>,
-    /// The provider of the repository.
-    pub git_provider: Option<String>,
+    /// The provider of the repository. `None` for the only one that the user has a token for, else GitHub.
+    pub git_provider: Option<GitProvider>,
     /// The branch. `None` for the repository's default branch.
     pub selected_branch: Option<String>,
     /// The first message of the user. `None` to send it later.
@@ -21,18 +26,35 @@ pub struct NewConversation {
     pub image_urls: Option<Vec<String>>,
     /// A saved trajectory to replay, as JSON text.
     pub replay_json: Option<String>,
-    /// A task that V0 suggests for a repository. Not supported.
-    pub suggested_task: Option<Value>,
-    /// A request to write a microagent. Not supported.
-    pub create_microagent: Option<Value>,
+    /// A task of `/api/user/suggested-tasks`. It precedes the first message, and names the repository if `repository` does not.
+    pub suggested_task: Option<SuggestedTask>,
+    /// The repository that a microagent is to be written for. The first message says which.
+    pub create_microagent: Option<CreateMicroagent>,
     /// Instructions for the agent that precede the first message.
     pub conversation_instructions: Option<String>,
     /// Tool servers for this conversation. Not supported.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub mcp_config: Option<Value>,
+}
+
+/// A request to write a microagent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CreateMicroagent {
+    /// The repository, unless the request names another.
+    pub repo: String,
+    /// Its provider.
+    #[serde(default)]
+    pub git_provider: Option<GitProvider>,
+    /// Title of the conversation. `None` to generate one.
+    #[serde(default)]
+    pub title: Option<String>,
 }
 
 /// The response to a request that starts or stops a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ConversationReply {
     /// Always `ok`.
     status: &'static str,
@@ -53,6 +75,7 @@ impl ConversationReply {
 
 /// Whether a conversation runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ConversationState {
     /// It runs, and has no sandbox yet.
@@ -69,6 +92,7 @@ pub enum ConversationState {
 
 /// State of a conversation's sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ConversationRuntimeStatus {
     /// The sandbox is being created.
     #[serde(rename = "STATUS$STARTING_RUNTIME")]
@@ -86,6 +110,7 @@ pub enum ConversationRuntimeStatus {
 
 /// One conversation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ConversationInfo {
     /// Its id.
     pub conversation_id: ConversationId,
@@ -102,9 +127,9 @@ pub struct ConversationInfo {
     /// Branch of the repository.
     pub selected_branch: Option<String>,
     /// Provider of the repository.
-    pub git_provider: Option<String>,
+    pub git_provider: Option<GitProvider>,
     /// What created it.
-    pub trigger: Option<String>,
+    pub trigger: Option<ConversationTrigger>,
     /// Number of open streams and sockets.
     pub num_connections: usize,
     /// URL of its own server. `None`: this server serves it.
@@ -113,7 +138,7 @@ pub struct ConversationInfo {
     pub session_api_key: Option<String>,
     /// When it was created, in UTC.
     pub created_at: Timestamp,
-    /// Numbers of its pull requests.
+    /// Numbers of its pull requests. Always empty: V0's resolvers fill it.
     pub pr_number: Vec<u64>,
     /// Always `V0`.
     pub conversation_version: &'static str,
@@ -123,6 +148,7 @@ pub struct ConversationInfo {
 
 /// Some conversations, the latest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ConversationPage {
     /// The conversations.
     pub results: Vec<ConversationInfo>,
@@ -132,6 +158,7 @@ pub struct ConversationPage {
 
 /// A new title.
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TitleChange {
     /// The title.
@@ -140,7 +167,7 @@ pub struct TitleChange {
 
 /// A request to run a stored conversation.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StartConversation {
     /// Git providers whose tokens the user has set. Ignored: the server knows them.
     pub providers_set: Option<Vec<String>>,
@@ -148,8 +175,65 @@ pub struct StartConversation {
 
 /// A message of the user.
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AgentMessage {
     /// The text.
     pub message: String,
+}
+
+/// The response to a request that is done once it is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Success {
+    /// Always `true`.
+    success: bool,
+}
+
+impl Success {
+    /// The response.
+    pub const REPLY: Self = Self { success: true };
+}
+
+/// The response to a change of settings or secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChangeReply {
+    /// What was changed, for people.
+    pub message: &'static str,
+}
+
+/// The response to `GET …/config`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ConversationConfig {
+    /// Id of the sandbox. `None` while there is none.
+    pub runtime_id: Option<String>,
+    /// The conversation.
+    pub session_id: ConversationId,
+}
+
+/// The response to `GET …/web-hosts`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct WebHosts {
+    /// Port in the sandbox, by the URL that leads to it.
+    pub hosts: BTreeMap<String, u16>,
+}
+
+/// The response to `GET …/vscode-url`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EditorUrl {
+    /// Always `None`: the images have no editor.
+    pub vscode_url: Option<String>,
+}
+
+/// The response to `GET …/trajectory`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TrajectoryExport {
+    /// The events, without screenshots.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
+    pub trajectory: Vec<Event>,
 }

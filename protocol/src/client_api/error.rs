@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// The body of a response with an error status. Routes of V0 have the text under different keys; this body has all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
     /// Always `error`.
     status: &'static str,

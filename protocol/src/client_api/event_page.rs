@@ -6,6 +6,7 @@ use serde_json::Value;
 
 /// Selects events of a conversation.
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(default)]
 pub struct EventQuery {
     /// The first event.
@@ -64,8 +65,10 @@ impl Default for EventQuery {
 
 /// Some events of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventPage {
-    /// The events.
+    /// The events, in V0's form.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
     pub events: Vec<Value>,
     /// Whether further events are selected.
     pub has_more: bool,

@@ -9,8 +9,9 @@ mod settings;
 mod workspace;
 
 pub use conversation::{
-    AgentMessage, ConversationInfo, ConversationPage, ConversationReply, ConversationRuntimeStatus,
-    ConversationState, NewConversation, StartConversation, TitleChange,
+    AgentMessage, ChangeReply, ConversationConfig, ConversationInfo, ConversationPage, ConversationReply,
+    ConversationRuntimeStatus, ConversationState, CreateMicroagent, EditorUrl, NewConversation,
+    StartConversation, Success, TitleChange, TrajectoryExport, WebHosts,
 };
 pub use error::ErrorBody;
 pub use event_page::{EventPage, EventQuery};

@@ -12,7 +12,7 @@ use super::git::GitProvider;
 /// The settings of a user, with V0's names. A field that is `None` leaves the choice to the server, except for keys in a
 /// response, which are always `None`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserSettings {
     /// Language of the web page.
     pub language: Option<String>,
@@ -27,14 +27,16 @@ pub struct UserSettings {
     /// The model.
     pub llm_model: Option<String>,
     /// Key of the model's provider.
-    #[serde(serialize_with = "serialize_none", deserialize_with = "deserialize_secret")]
+    #[serde(default, serialize_with = "serialize_none", deserialize_with = "deserialize_secret")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Password))]
     pub llm_api_key: Option<SecretString>,
     /// Base URL of the model's provider.
     pub llm_base_url: Option<String>,
     /// Resources of a remote sandbox. Without effect.
     pub remote_runtime_resource_factor: Option<f64>,
     /// Whether long histories are condensed.
-    #[serde(deserialize_with = "deserialize_true")]
+    #[serde(default = "default_true", deserialize_with = "deserialize_true")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>, default = true))]
     pub enable_default_condenser: bool,
     /// Whether the web page plays sounds.
     pub enable_sound_notifications: Option<bool>,
@@ -49,12 +51,15 @@ pub struct UserSettings {
     /// Image of sandboxes. Without effect.
     pub sandbox_runtime_container_image: Option<String>,
     /// Tool servers. Without effect.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub mcp_config: Option<Value>,
     /// Key of a search engine. Without effect.
-    #[serde(serialize_with = "serialize_none", deserialize_with = "deserialize_secret")]
+    #[serde(default, serialize_with = "serialize_none", deserialize_with = "deserialize_secret")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Password))]
     pub search_api_key: Option<SecretString>,
     /// Key of a remote sandbox service. Without effect.
-    #[serde(serialize_with = "serialize_none", deserialize_with = "deserialize_secret")]
+    #[serde(default, serialize_with = "serialize_none", deserialize_with = "deserialize_secret")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Password))]
     pub sandbox_api_key: Option<SecretString>,
     /// Maximum cost of a task, in US dollars.
     pub max_budget_per_task: Option<f64>,
@@ -101,6 +106,7 @@ impl Default for UserSettings {
 
 /// The settings of a user, as the server returns them.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserSettingsInfo {
     /// The settings.
     #[serde(flatten)]
@@ -115,20 +121,23 @@ pub struct UserSettingsInfo {
 
 /// A request to store tokens of git providers.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GitTokensRequest {
     /// Tool servers, which replace those of the settings.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub mcp_config: Option<Value>,
     /// Tokens by provider.
+    #[serde(default)]
     pub provider_tokens: BTreeMap<GitProvider, GitTokenRequest>,
 }
 
 /// A token of a git provider.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GitTokenRequest {
     /// The token. `None` or empty keeps the stored one.
-    #[serde(deserialize_with = "deserialize_secret")]
+    #[serde(default, deserialize_with = "deserialize_secret")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Password))]
     pub token: Option<SecretString>,
     /// The user's id at the provider.
     pub user_id: Option<String>,
@@ -138,11 +147,13 @@ pub struct GitTokenRequest {
 
 /// A request to store a secret for the agent's commands.
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NewSecret {
     /// Its name.
     pub name: String,
     /// Its value.
     #[serde(deserialize_with = "deserialize_required_secret")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = Password))]
     pub value: SecretString,
     /// Its purpose, for the agent.
     #[serde(default)]
@@ -151,6 +162,7 @@ pub struct NewSecret {
 
 /// A request to rename or describe a secret.
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SecretUpdate {
     /// Its name from now on.
     pub name: String,
@@ -161,6 +173,7 @@ pub struct SecretUpdate {
 
 /// A stored secret, without its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SecretInfo {
     /// Its name.
     pub name: String,
@@ -170,6 +183,7 @@ pub struct SecretInfo {
 
 /// The secrets of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SecretList {
     /// The secrets, by name.
     pub custom_secrets: Vec<SecretInfo>,
@@ -190,6 +204,10 @@ fn deserialize_secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
 
 fn deserialize_required_secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretString, D::Error> {
     deserialize_secret(deserializer)?.ok_or_else(|| D::Error::custom("must be a string"))
+}
+
+fn default_true() -> bool {
+    true
 }
 
 /// Reads a flag that is on by default. `null` is the default.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The response to `GET …/select-file`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileContent {
     /// The text of the file.
     pub code: String,
@@ -11,6 +12,7 @@ pub struct FileContent {
 
 /// The response to `POST …/upload-files`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UploadReply {
     /// Absolute paths in the sandbox.
     pub uploaded_files: Vec<String>,
@@ -20,6 +22,7 @@ pub struct UploadReply {
 
 /// A file that was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SkippedFile {
     /// Its name in the request.
     pub name: String,
@@ -29,6 +32,7 @@ pub struct SkippedFile {
 
 /// An element of the response to `GET …/git/changes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileChangeInfo {
     /// `M` for modified, `A` for new, `D` for deleted, `U` for unmerged.
     pub status: char,
@@ -38,6 +42,7 @@ pub struct FileChangeInfo {
 
 /// The response to `GET …/git/diff`. An empty version does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileDiff {
     /// The file in the workspace.
     pub modified: String,
@@ -47,6 +52,7 @@ pub struct FileDiff {
 
 /// The response to `GET …/microagents`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MicroagentList {
     /// The knowledge of the conversation.
     pub microagents: Vec<MicroagentInfo>,
@@ -54,6 +60,7 @@ pub struct MicroagentList {
 
 /// A piece of knowledge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MicroagentInfo {
     /// Its name.
     pub name: String,
@@ -72,6 +79,7 @@ pub struct MicroagentInfo {
 
 /// When a microagent is included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MicroagentKind {
     /// At the start of a conversation.
@@ -82,6 +90,7 @@ pub enum MicroagentKind {
 
 /// A value that a task needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MicroagentInput {
     /// Its name.
     pub name: String,
@@ -91,6 +100,7 @@ pub struct MicroagentInput {
 
 /// The response to `GET …/remember-prompt`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RememberPrompt {
     /// Always `success`.
     pub status: &'static str,
@@ -100,6 +110,7 @@ pub struct RememberPrompt {
 
 /// The body of `POST …/exp-config`.
 #[derive(Debug, Clone, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentConfig {
     /// Settings of an experiment. Ignored: this server takes part in none.

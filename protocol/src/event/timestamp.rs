@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// a zone, Glovebox writes UTC. A timestamp that was read serializes unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String, example = "2025-10-03T12:34:56.789012"))]
 pub struct Timestamp(String);
 
 impl Timestamp {

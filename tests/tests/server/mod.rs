@@ -3,6 +3,8 @@
 mod audit;
 mod feedback;
 mod files;
+mod git;
+mod openapi;
 mod page;
 mod ports;
 mod rate_limit;

@@ -19,7 +19,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 }
 
 /// Creates a repository with a commit, which is that of the remote branch `main`.
-fn create_repository(folder: &Path, files: &[(&str, &str)], options: &[&str]) {
+pub(super) fn create_repository(folder: &Path, files: &[(&str, &str)], options: &[&str]) {
     fs::create_dir_all(folder).unwrap();
     git(folder, &[&["init", "--quiet", "--initial-branch=main"], options].concat());
     for (name, content) in files {

@@ -7,6 +7,8 @@ use engine::replay::Trajectory;
 use engine::sandbox::SandboxProvider;
 use protocol::UserId;
 use protocol::action::MessageAction;
+use protocol::client_api::git::GitProvider;
+use protocol::record::ConversationTrigger;
 use protocol::risk::ConfirmationPolicy;
 
 use crate::claim::Claim;
@@ -53,12 +55,18 @@ pub struct ConversationRequest {
     pub message: Option<MessageAction>,
     /// Instructions for the agent that precede the message.
     pub instructions: Option<String>,
-    /// Repository to clone into the workspace: `OWNER/NAME`, or a URL.
+    /// Repository to clone into the workspace: its full name at the provider, or a URL.
     pub repository: Option<String>,
+    /// Where the repository is hosted. If there is none, the only provider that the user has a token for, else GitHub.
+    pub git_provider: Option<GitProvider>,
     /// Branch of the repository. If there is none, its default branch.
     pub branch: Option<String>,
     /// A saved conversation to replay before the agent continues. Excludes a message.
     pub trajectory: Option<Trajectory>,
+    /// The title. If there is none, one is generated.
+    pub title: Option<String>,
+    /// What creates it.
+    pub trigger: ConversationTrigger,
 }
 
 /// A stored conversation that is ready to be resumed.

@@ -80,6 +80,17 @@ impl From<&Knowledge> for KnowledgeEntry {
     }
 }
 
+impl KnowledgeEntry {
+    /// Parses a file of a repository. Problems that leave it usable are ignored.
+    ///
+    /// # Errors
+    /// A problem that makes the file unusable.
+    pub fn parse(file: KnowledgeFile) -> Result<Self, KnowledgeProblem> {
+        let knowledge = parse(file, KnowledgeSource::Workspace, &mut Vec::new())?;
+        Ok(Self::from(&knowledge))
+    }
+}
+
 impl KnowledgeFile {
     /// Whether a file of that name is a knowledge file: Markdown, but not the README of the folder.
     pub fn is_knowledge_file(relative_path: &str) -> bool {

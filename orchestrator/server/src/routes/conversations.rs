@@ -4,17 +4,21 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use conversations::{ConversationEntry, ConversationFilter, ConversationRequest, ConversationsError};
-use engine::replay::Trajectory;
-use protocol::action::MessageAction;
-use protocol::client_api::{
-    ConversationInfo, ConversationPage, ConversationReply, ExperimentConfig, NewConversation,
-    StartConversation, TitleChange,
+use conversations::{
+    ConversationEntry, ConversationFilter, ConversationRequest, ConversationsError, task_prompt,
 };
-use protocol::record::FeedbackGiven;
+use engine::replay::Trajectory;
+use http::{HeaderMap, header};
+use protocol::action::MessageAction;
+use protocol::client_api::git::GitProvider;
+use protocol::client_api::{
+    ConversationConfig, ConversationInfo, ConversationPage, ConversationReply, ExperimentConfig,
+    NewConversation, StartConversation, TitleChange,
+};
+use protocol::record::{ConversationStarted, ConversationTrigger, FeedbackGiven};
 use protocol::{ConversationId, Event, UserId};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use utoipa::IntoParams;
 
 use crate::audit::Created;
 use crate::error::ApiError;
@@ -31,13 +35,19 @@ const MAX_FEEDBACK_TEXT: usize = 256;
 /// Maximum length of a title, in bytes.
 const MAX_TITLE_LENGTH: usize = 1024;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(super) struct ListQuery {
+    /// The `next_page_id` of the page before.
     page_id: Option<String>,
+    /// Maximum number of conversations.
+    #[param(minimum = 1, maximum = 100, default = 20)]
     limit: usize,
+    /// A part of the URL of the repository.
     selected_repository: Option<String>,
-    conversation_trigger: Option<String>,
+    /// What created the conversation.
+    conversation_trigger: Option<ConversationTrigger>,
 }
 
 impl Default for ListQuery {
@@ -46,50 +56,106 @@ impl Default for ListQuery {
     }
 }
 
+/// Starts a conversation.
+#[utoipa::path(post, path = "/api/conversations",
+    request_body = NewConversation,
+    responses((status = 200, description = "It runs", body = ConversationReply)))]
 pub(super) async fn create(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
+    headers: HeaderMap,
     JsonBody(request): JsonBody<NewConversation>,
 ) -> Result<(Extension<Created>, Json<ConversationReply>), ApiError> {
-    let request = to_request(request, caller.user)?;
+    // V0's page sends its key in another header.
+    let is_api = headers.contains_key(header::AUTHORIZATION);
+    let trigger = if is_api { ConversationTrigger::Api } else { ConversationTrigger::Gui };
+    let request = to_request(request, caller.user, trigger)?;
     let id = state.conversations.create(request).await?;
     let status = view::conversation_state(&state, &id);
     Ok((Extension(Created(id.clone())), Json(ConversationReply::new(id, status))))
 }
 
-/// Checks a request for a new conversation. Fields that are not supported are rejected rather than ignored.
-fn to_request(request: NewConversation, owner: Option<UserId>) -> Result<ConversationRequest, ApiError> {
-    let unsupported = [
-        ("suggested_task", request.suggested_task),
-        ("create_microagent", request.create_microagent),
-        ("mcp_config", request.mcp_config),
-    ];
-    if let Some((field, _)) = unsupported.into_iter().find(|(_, value)| value.is_some()) {
-        return Err(ApiError::invalid(field, "is not supported by this server"));
+/// Checks a request for a new conversation. Fields that are not supported are rejected rather than ignored. `trigger` is what
+/// creates it, unless the request says more.
+fn to_request(
+    request: NewConversation,
+    owner: Option<UserId>,
+    trigger: ConversationTrigger,
+) -> Result<ConversationRequest, ApiError> {
+    if request.mcp_config.is_some() {
+        return Err(ApiError::invalid("mcp_config", "is not supported by this server"));
+    }
+    let NewConversation { suggested_task, create_microagent, .. } = request;
+    if suggested_task.is_some() && create_microagent.is_some() {
+        return Err(ApiError::invalid("create_microagent", "excludes a suggested_task"));
     }
     let image_urls = request.image_urls.filter(|urls| !urls.is_empty());
-    let content = request.initial_user_msg.filter(|text| !text.trim().is_empty());
-    if content.is_none() && image_urls.is_some() {
+    let message = request.initial_user_msg.filter(|text| !text.trim().is_empty());
+    if message.is_none() && suggested_task.is_none() && image_urls.is_some() {
         return Err(ApiError::invalid("image_urls", "need an initial_user_msg"));
     }
+    let prompt = suggested_task.as_ref().map(task_prompt);
+    let content: Vec<_> = prompt.into_iter().chain(message).collect();
+    let content = Some(content.join("\n\n")).filter(|content| !content.is_empty());
     let trajectory = request.replay_json.filter(|text| !text.trim().is_empty());
     let events = trajectory.map(|text| serde_json::from_str::<Vec<Event>>(&text)).transpose();
     let events = events.map_err(|error| ApiError::invalid("replay_json", error))?;
     let trajectory = events.map(|events| Trajectory::new(&events));
     if trajectory.is_some() && content.is_some() {
-        return Err(ApiError::invalid("initial_user_msg", "the trajectory in replay_json has the messages"));
+        return Err(ApiError::invalid("replay_json", "has the messages, and excludes others"));
     }
-    Ok(ConversationRequest {
+    let mut new = ConversationRequest {
         owner,
         message: content.map(|content| MessageAction { content, image_urls, ..Default::default() }),
         instructions: request.conversation_instructions,
         repository: request.repository.filter(|name| !name.is_empty()),
-        branch: request.selected_branch,
+        git_provider: request.git_provider,
+        branch: request.selected_branch.filter(|name| !name.is_empty()),
         trajectory,
-    })
+        title: None,
+        trigger,
+    };
+    if let Some(task) = suggested_task {
+        new.trigger = ConversationTrigger::SuggestedTask;
+        // Work items of Azure DevOps belong to a project, not to a repository.
+        let has_repository =
+            task.git_provider != GitProvider::AzureDevOps || task.repo.split('/').count() == 3;
+        set_repository(&mut new, Some(task.repo).filter(|_| has_repository), Some(task.git_provider));
+    }
+    if let Some(microagent) = create_microagent {
+        new.trigger = ConversationTrigger::MicroagentManagement;
+        new.title = checked_title("create_microagent.title", microagent.title)?;
+        set_repository(&mut new, Some(microagent.repo), microagent.git_provider);
+    }
+    Ok(new)
 }
 
-/// Lists the conversations of a user, or all for the operator.
+/// Sets the repository of a task, unless the request names another.
+fn set_repository(
+    request: &mut ConversationRequest,
+    repository: Option<String>,
+    provider: Option<GitProvider>,
+) {
+    if request.repository.is_none() && repository.is_some() {
+        request.repository = repository;
+        request.git_provider = provider.or(request.git_provider);
+    }
+}
+
+/// Checks a title that may be missing.
+fn checked_title(field: &'static str, title: Option<String>) -> Result<Option<String>, ApiError> {
+    match title {
+        Some(title) if title.len() > MAX_TITLE_LENGTH => {
+            Err(ApiError::invalid(field, format_args!("must have at most {MAX_TITLE_LENGTH} bytes")))
+        }
+        title => Ok(title.filter(|title| !title.trim().is_empty())),
+    }
+}
+
+/// Lists the conversations of a user, or all for the operator, the latest first.
+#[utoipa::path(get, path = "/api/conversations",
+    params(ListQuery),
+    responses((status = 200, description = "A page", body = ConversationPage)))]
 pub(super) async fn list(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
@@ -97,10 +163,6 @@ pub(super) async fn list(
 ) -> Result<Json<ConversationPage>, ApiError> {
     if !(1..=MAX_PAGE_SIZE).contains(&query.limit) {
         return Err(ApiError::invalid("limit", format_args!("must be 1 to {MAX_PAGE_SIZE}")));
-    }
-    // No conversation of this server has another trigger.
-    if query.conversation_trigger.is_some_and(|trigger| trigger != view::TRIGGER) {
-        return Ok(Json(ConversationPage { results: Vec::new(), next_page_id: None }));
     }
     let before = query.page_id.as_deref().map(str::parse).transpose();
     let filter = ConversationFilter {
@@ -110,21 +172,61 @@ pub(super) async fn list(
         limit: Some(query.limit + 1),
         ..ConversationFilter::default()
     };
-    let mut entries = state.conversations.conversations().list(&filter).await?;
-    let has_more = entries.len() > query.limit;
-    entries.truncate(query.limit);
-    let last = entries.last().and_then(ConversationEntry::position).filter(|_| has_more);
-    let results = entries.iter().filter_map(|entry| view::conversation_info(&state, entry)).collect();
+    let mut selected = select(&state, filter, query.conversation_trigger).await?;
+    let has_more = selected.len() > query.limit;
+    selected.truncate(query.limit);
+    let last = selected.last().and_then(|(entry, _)| entry.position()).filter(|_| has_more);
+    let to_info = |(entry, started): &Selected| view::conversation_info(&state, entry, started.as_ref());
+    let results = selected.iter().filter_map(to_info).collect();
     Ok(Json(ConversationPage { results, next_page_id: last.map(|position| position.to_string()) }))
 }
 
+/// A conversation of a list, with its settings if they can be read.
+type Selected = (ConversationEntry, Option<ConversationStarted>);
+
+/// Lists the conversations that the filter selects and that `trigger` created. The trigger is in their logs only, so a list of
+/// a rare one reads the start of each.
+async fn select(
+    state: &ServerState,
+    mut filter: ConversationFilter,
+    trigger: Option<ConversationTrigger>,
+) -> Result<Vec<Selected>, ApiError> {
+    let conversations = state.conversations.conversations();
+    let (limit, mut selected) = (filter.limit.unwrap_or(MAX_PAGE_SIZE), Vec::new());
+    loop {
+        let entries = conversations.list(&filter).await?;
+        let is_last = entries.len() < limit;
+        filter.before = entries.last().and_then(ConversationEntry::position);
+        for entry in entries {
+            let started = match &entry.summary {
+                // A damaged log has an entry all the same.
+                Some(summary) => conversations.started(&summary.id).await.unwrap_or_default(),
+                None => None,
+            };
+            if trigger.is_none_or(|trigger| view::trigger(started.as_ref()) == trigger) {
+                selected.push((entry, started));
+            }
+        }
+        if is_last || selected.len() >= limit || filter.before.is_none() {
+            selected.truncate(limit);
+            return Ok(selected);
+        }
+    }
+}
+
+/// Returns a conversation. `null` if there is none.
+#[utoipa::path(get, path = "/api/conversations/{id}",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    responses((status = 200, description = "The conversation", body = Option<ConversationInfo>)))]
 pub(super) async fn find(
     State(state): State<Arc<ServerState>>,
     path: Result<ConversationPath, ApiError>,
 ) -> Result<Json<Option<ConversationInfo>>, ApiError> {
     let Some(id) = known(path)? else { return Ok(Json(None)) };
-    let entry = state.conversations.conversations().entry(&id).await?;
-    Ok(Json(entry.and_then(|entry| view::conversation_info(&state, &entry))))
+    let conversations = state.conversations.conversations();
+    let Some(entry) = conversations.entry(&id).await? else { return Ok(Json(None)) };
+    let started = conversations.started(&id).await.unwrap_or_default();
+    Ok(Json(view::conversation_info(&state, &entry, started.as_ref())))
 }
 
 /// Returns the conversation of a path. `None` if the caller can see none of this id.
@@ -136,6 +238,11 @@ fn known(path: Result<ConversationPath, ApiError>) -> Result<Option<Conversation
     }
 }
 
+/// Sets the title.
+#[utoipa::path(patch, path = "/api/conversations/{id}",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    request_body = TitleChange,
+    responses((status = 200, description = "It is stored", body = bool, content_type = "application/json")))]
 pub(super) async fn rename(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
@@ -148,6 +255,10 @@ pub(super) async fn rename(
     Ok(Json(true))
 }
 
+/// Deletes a conversation with its sandbox and workspace. `false` if there is none.
+#[utoipa::path(delete, path = "/api/conversations/{id}",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    responses((status = 200, description = "Whether it is deleted", body = bool, content_type = "application/json")))]
 pub(super) async fn delete(
     State(state): State<Arc<ServerState>>,
     path: Result<ConversationPath, ApiError>,
@@ -160,6 +271,11 @@ pub(super) async fn delete(
     }
 }
 
+/// Runs a stored conversation.
+#[utoipa::path(post, path = "/api/conversations/{id}/start",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    request_body = StartConversation,
+    responses((status = 200, description = "It runs", body = ConversationReply)))]
 pub(super) async fn start(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
@@ -170,6 +286,10 @@ pub(super) async fn start(
     Ok(Json(ConversationReply::new(id, status)))
 }
 
+/// Stops the agent, and closes the conversation.
+#[utoipa::path(post, path = "/api/conversations/{id}/stop",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    responses((status = 200, description = "It is closed", body = ConversationReply)))]
 pub(super) async fn stop(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
@@ -179,18 +299,26 @@ pub(super) async fn stop(
     Ok(Json(ConversationReply::new(id, status)))
 }
 
+/// Returns the ids of the conversation and of its sandbox.
+#[utoipa::path(get, path = "/api/conversations/{id}/config",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    responses((status = 200, description = "The ids", body = ConversationConfig)))]
 pub(super) async fn config(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ConversationConfig>, ApiError> {
     state.conversations.conversations().event_count(&id).await?;
     let running = state.conversations.state(&id);
     let lease = running.as_ref().and_then(|running| running.lease.as_ref());
     let sandbox = lease.map(|lease| lease.sandbox_id.to_string());
-    Ok(Json(json!({"runtime_id": sandbox, "session_id": id})))
+    Ok(Json(ConversationConfig { runtime_id: sandbox, session_id: id }))
 }
 
 /// V0 stores the settings of its experiments here. This server takes part in none, and reports that it stored nothing.
+#[utoipa::path(post, path = "/api/conversations/{id}/exp-config",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    request_body = ExperimentConfig,
+    responses((status = 200, description = "Always `false`", body = bool, content_type = "application/json")))]
 pub(super) async fn experiment_config(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
@@ -202,6 +330,10 @@ pub(super) async fn experiment_config(
 
 /// Records feedback in the log of the conversation. V0 sends it with the whole conversation to a service of its developers;
 /// this server sends it to no one.
+#[utoipa::path(post, path = "/api/conversations/{id}/submit-feedback",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    request_body = FeedbackGiven,
+    responses((status = 200, description = "The stored feedback", body = FeedbackGiven)))]
 pub(super) async fn submit_feedback(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use engine::clock;
 use protocol::action::MessageAction;
-use protocol::client_api::{AgentMessage, EventPage, EventQuery};
+use protocol::client_api::{AgentMessage, EventPage, EventQuery, Success, TrajectoryExport};
 use protocol::{Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource};
 use serde_json::{Value, json};
 
@@ -30,6 +30,10 @@ const REQUESTED_STATES: [AgentState; 5] = [
 /// Number of events per read of the store.
 const READ_SIZE: u64 = 256;
 
+/// Returns a page of events.
+#[utoipa::path(get, path = "/api/conversations/{id}/events",
+    params(("id" = ConversationId, Path, description = "The conversation"), EventQuery),
+    responses((status = 200, description = "The page", body = EventPage)))]
 pub(super) async fn page(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
@@ -121,22 +125,32 @@ impl<'a> Selection<'a> {
     }
 }
 
+/// Sends an event as the user: a message, or a change of the agent's state. Runs the conversation.
+#[utoipa::path(post, path = "/api/conversations/{id}/events",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    request_body(content = Object, description = "`action` and `args`, as in V0's events"),
+    responses((status = 200, description = "It is stored", body = Success)))]
 pub(super) async fn append(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     JsonBody(event): JsonBody<Value>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Success>, ApiError> {
     apply_user_event(&state, &id, event).await?;
-    Ok(Json(json!({"success": true})))
+    Ok(Json(Success::REPLY))
 }
 
+/// Sends a message as the user. Runs the conversation.
+#[utoipa::path(post, path = "/api/conversations/{id}/message",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    request_body = AgentMessage,
+    responses((status = 200, description = "It is stored", body = Success)))]
 pub(super) async fn message(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     JsonBody(AgentMessage { message }): JsonBody<AgentMessage>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Success>, ApiError> {
     send_message(&state, &id, MessageAction { content: message, ..MessageAction::default() }).await?;
-    Ok(Json(json!({"success": true})))
+    Ok(Json(Success::REPLY))
 }
 
 /// Applies an event that a client sends as the user: a message, or a change of the agent's state.
@@ -189,10 +203,14 @@ fn parse_action(event: Value) -> Result<Action, ApiError> {
     }
 }
 
+/// Returns all events, without screenshots.
+#[utoipa::path(get, path = "/api/conversations/{id}/trajectory",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    responses((status = 200, description = "The events", body = TrajectoryExport)))]
 pub(super) async fn trajectory(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<TrajectoryExport>, ApiError> {
     let events = state.conversations.conversations().export(&id, false).await?;
-    Ok(Json(json!({"trajectory": events})))
+    Ok(Json(TrajectoryExport { trajectory: events }))
 }

@@ -17,6 +17,7 @@ use protocol::ConversationId;
 use protocol::client_api::FileContent;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
+use utoipa::IntoParams;
 
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters};
@@ -25,15 +26,18 @@ use crate::state::ServerState;
 /// Present if a list of files is not complete. V0's shape has no place for it.
 const TRUNCATED: HeaderName = HeaderName::from_static("x-truncated");
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(default)]
 pub(super) struct ListQuery {
     /// The folder. Empty for the workspace.
     path: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct SelectQuery {
+    /// The file, absolute or relative to the workspace.
     file: String,
 }
 
@@ -42,6 +46,13 @@ pub(super) async fn workspace(state: &ServerState, id: &ConversationId) -> Resul
     Ok(state.conversations.conversations().workspace_files(id).await?)
 }
 
+/// Lists the names in a folder. Those of folders end in `/`.
+#[utoipa::path(get, path = "/api/conversations/{id}/list-files",
+    params(("id" = ConversationId, Path, description = "The conversation"), ListQuery),
+    responses(
+    (status = 200, description = "The names", body = Vec<String>,
+        headers(("x-truncated" = bool, description = "Set if there are more than 10,000"))),
+))]
 pub(super) async fn list(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
@@ -55,6 +66,10 @@ pub(super) async fn list(
     Ok(response)
 }
 
+/// Returns the text of a file.
+#[utoipa::path(get, path = "/api/conversations/{id}/select-file",
+    params(("id" = ConversationId, Path, description = "The conversation"), SelectQuery),
+    responses((status = 200, description = "The text", body = FileContent)))]
 pub(super) async fn select(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
@@ -66,6 +81,11 @@ pub(super) async fn select(
 
 /// Streams the workspace. If it cannot be packed to its end, the connection is closed without the end of the body, so that
 /// clients see that the file is incomplete.
+#[utoipa::path(get, path = "/api/conversations/{id}/zip-directory",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    responses(
+    (status = 200, description = "The workspace", body = crate::openapi::Bytes, content_type = "application/zip"),
+))]
 pub(super) async fn zip(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,

@@ -1,16 +1,17 @@
 //! The table of routes.
 
-mod conversations;
-mod events;
-mod files;
-mod health;
-mod knowledge;
-mod options;
-mod ports;
-mod secrets;
-mod settings;
-mod upload;
-mod workspace_git;
+pub(crate) mod conversations;
+pub(crate) mod events;
+pub(crate) mod files;
+pub(crate) mod git;
+pub(crate) mod health;
+pub(crate) mod knowledge;
+pub(crate) mod options;
+pub(crate) mod ports;
+pub(crate) mod secrets;
+pub(crate) mod settings;
+pub(crate) mod upload;
+pub(crate) mod workspace_git;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::state::ServerState;
-use crate::{audit, auth, client_address, origin, other_hosts, page, rate_limit, socket_io, stream};
+use crate::{audit, auth, client_address, openapi, origin, other_hosts, page, rate_limit, socket_io, stream};
 
 pub(crate) use events::apply_user_event;
 
@@ -69,6 +70,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/submit-feedback", post(conversations::submit_feedback))
         .route("/conversations/{id}/exp-config", post(conversations::experiment_config))
         .route("/v2/conversations/{id}/stream", get(stream::stream))
+        .merge(git::router())
         .merge(settings::router())
         .merge(secrets::router())
         .fallback(no_route)
@@ -83,6 +85,8 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/alive", get(health::alive))
         .route("/health", get(health::health))
         .route("/server_info", get(health::server_info))
+        .route("/api/openapi.json", get(openapi::openapi))
+        .route("/api/docs", get(openapi::docs))
         .nest("/api", api)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use conversations::{ConversationsError, PortError};
-use serde_json::{Value, json};
+use protocol::ConversationId;
+use protocol::client_api::{EditorUrl, WebHosts};
 
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, RequestCaller};
@@ -15,11 +16,14 @@ use crate::{auth, ports};
 
 /// Links to the ports with a listener, each with its number. None while there is no sandbox. A caller who may only read gets no
 /// link, because a request to a program can change what it likes.
+#[utoipa::path(get, path = "/api/conversations/{id}/web-hosts",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    responses((status = 200, description = "The links", body = WebHosts)))]
 pub(super) async fn web_hosts(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     RequestCaller(caller): RequestCaller,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<WebHosts>, ApiError> {
     auth::require_write(&caller)?;
     let listening = match state.conversations.conversations().ports(&id).await {
         Err(PortError::Conversation(
@@ -30,14 +34,17 @@ pub(super) async fn web_hosts(
     let ports = listening.iter().map(|listening| listening.port);
     let hosts: BTreeMap<_, _> =
         ports.filter_map(|port| Some((ports::link(&state, &caller, &id, port)?, port))).collect();
-    Ok(Json(json!({"hosts": hosts})))
+    Ok(Json(WebHosts { hosts }))
 }
 
 /// The editor of V0's images. Ours have none: an editor that the agent or an image starts is one of the ports.
+#[utoipa::path(get, path = "/api/conversations/{id}/vscode-url",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    responses((status = 200, description = "No link", body = EditorUrl)))]
 pub(super) async fn vscode_url(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<EditorUrl>, ApiError> {
     state.conversations.conversations().event_count(&id).await?;
-    Ok(Json(json!({"vscode_url": null})))
+    Ok(Json(EditorUrl { vscode_url: None }))
 }

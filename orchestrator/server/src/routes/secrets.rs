@@ -7,8 +7,7 @@ use axum::routing::{get, put};
 use axum::{Json, Router};
 use http::StatusCode;
 use http::request::Parts;
-use protocol::client_api::{NewSecret, SecretInfo, SecretList, SecretUpdate};
-use serde_json::Value;
+use protocol::client_api::{ChangeReply, NewSecret, SecretInfo, SecretList, SecretUpdate};
 
 use super::settings::{MAX_BODY_BYTES, message};
 use crate::error::ApiError;
@@ -23,7 +22,7 @@ pub(super) fn router() -> Router<Arc<ServerState>> {
 }
 
 /// The secret that the path names.
-struct SecretPath(String);
+pub(super) struct SecretPath(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for SecretPath {
     type Rejection = ApiError;
@@ -34,7 +33,10 @@ impl<S: Send + Sync> FromRequestParts<S> for SecretPath {
     }
 }
 
-async fn list(
+/// Lists the secrets, without their values.
+#[utoipa::path(get, path = "/api/secrets",
+    responses((status = 200, description = "The secrets", body = SecretList)))]
+pub(super) async fn list(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
 ) -> Result<Json<SecretList>, ApiError> {
@@ -44,30 +46,43 @@ async fn list(
     Ok(Json(SecretList { custom_secrets: custom_secrets.collect() }))
 }
 
-async fn create(
+/// Stores a secret.
+#[utoipa::path(post, path = "/api/secrets",
+    request_body = NewSecret,
+    responses((status = 201, description = "It is stored", body = ChangeReply)))]
+pub(super) async fn create(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
     JsonBody(secret): JsonBody<NewSecret>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
+) -> Result<(StatusCode, Json<ChangeReply>), ApiError> {
     state.profiles.add_secret(caller.user.as_ref(), secret).await?;
     Ok((StatusCode::CREATED, message("Secret created")))
 }
 
-async fn update(
+/// Renames or describes a secret.
+#[utoipa::path(put, path = "/api/secrets/{id}",
+    params(("id" = String, Path, description = "The name of the secret")),
+    request_body = SecretUpdate,
+    responses((status = 200, description = "It is changed", body = ChangeReply)))]
+pub(super) async fn update(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
     SecretPath(name): SecretPath,
     JsonBody(update): JsonBody<SecretUpdate>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ChangeReply>, ApiError> {
     state.profiles.update_secret(caller.user.as_ref(), &name, update).await?;
     Ok(message("Secret updated"))
 }
 
-async fn remove(
+/// Removes a secret.
+#[utoipa::path(delete, path = "/api/secrets/{id}",
+    params(("id" = String, Path, description = "The name of the secret")),
+    responses((status = 200, description = "It is removed", body = ChangeReply)))]
+pub(super) async fn remove(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
     SecretPath(name): SecretPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ChangeReply>, ApiError> {
     state.profiles.remove_secret(caller.user.as_ref(), &name).await?;
     Ok(message("Secret removed"))
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use protocol::client_api::{GitTokensRequest, UserSettings, UserSettingsInfo};
-use serde_json::{Value, json};
+use protocol::client_api::{ChangeReply, GitTokensRequest, UserSettings, UserSettingsInfo};
 
 use crate::error::ApiError;
 use crate::extract::{JsonBody, RequestCaller};
@@ -23,40 +22,54 @@ pub(super) fn router() -> Router<Arc<ServerState>> {
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
 }
 
-async fn find(
+/// Returns the settings, without keys.
+#[utoipa::path(get, path = "/api/settings",
+    responses((status = 200, description = "The settings", body = UserSettingsInfo)))]
+pub(super) async fn find(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
 ) -> Result<Json<UserSettingsInfo>, ApiError> {
     Ok(Json(state.profiles.settings(caller.user.as_ref()).await?))
 }
 
-async fn save(
+/// Replaces the settings. Model, base URL and keys that are `null` keep their values.
+#[utoipa::path(post, path = "/api/settings",
+    request_body = UserSettings,
+    responses((status = 200, description = "They are stored", body = ChangeReply)))]
+pub(super) async fn save(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
     JsonBody(settings): JsonBody<UserSettings>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ChangeReply>, ApiError> {
     state.profiles.save_settings(caller.user.as_ref(), settings).await?;
     Ok(message("Settings stored"))
 }
 
-async fn add_git_providers(
+/// Stores tokens of git providers. Those of other providers stay.
+#[utoipa::path(post, path = "/api/add-git-providers",
+    request_body = GitTokensRequest,
+    responses((status = 200, description = "They are stored", body = ChangeReply)))]
+pub(super) async fn add_git_providers(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
     JsonBody(request): JsonBody<GitTokensRequest>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ChangeReply>, ApiError> {
     state.profiles.add_git_tokens(caller.user.as_ref(), request).await?;
     Ok(message("Git providers stored"))
 }
 
-async fn unset_provider_tokens(
+/// Removes all tokens of git providers.
+#[utoipa::path(post, path = "/api/unset-provider-tokens",
+    responses((status = 200, description = "They are removed", body = ChangeReply)))]
+pub(super) async fn unset_provider_tokens(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ChangeReply>, ApiError> {
     state.profiles.remove_git_tokens(caller.user.as_ref()).await?;
     Ok(message("Git provider tokens removed"))
 }
 
 /// Returns V0's response to a change.
-pub(super) fn message(text: &str) -> Json<Value> {
-    Json(json!({"message": text}))
+pub(super) fn message(text: &'static str) -> Json<ChangeReply> {
+    Json(ChangeReply { message: text })
 }

@@ -11,6 +11,7 @@ use engine::sandbox::ByteSource;
 use futures_util::TryStreamExt as _;
 use http::{HeaderMap, header};
 use multer::{Constraints, Field, Multipart, SizeLimit};
+use protocol::ConversationId;
 use protocol::client_api::{SkippedFile, UploadReply};
 use tokio_util::io::StreamReader;
 
@@ -28,9 +29,23 @@ const MAX_BYTES: u64 = 1 << 30;
 /// Maximum number of files of a request.
 const MAX_FILES: usize = 1000;
 
+/// The body of a request.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct UploadForm {
+    /// The files.
+    #[schema(value_type = Vec<String>, format = Binary)]
+    files: Vec<Vec<u8>>,
+}
+
 /// The error of a field, which the sandbox's client reports only as a failed upload.
 type FieldError = Arc<Mutex<Option<multer::Error>>>;
 
+/// Stores files in the workspace.
+#[utoipa::path(post, path = "/api/conversations/{id}/upload-files",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    request_body(content = UploadForm, content_type = "multipart/form-data"),
+    responses((status = 200, description = "The stored and the skipped files", body = UploadReply)))]
 pub(super) async fn upload(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,

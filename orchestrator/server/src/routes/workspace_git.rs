@@ -4,19 +4,27 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use protocol::ConversationId;
 use protocol::client_api::{FileChangeInfo, FileDiff};
 use serde::Deserialize;
+use utoipa::IntoParams;
 
 use super::files::workspace;
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters};
 use crate::state::ServerState;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct DiffQuery {
+    /// The file, absolute or relative to the workspace or its repository.
     path: String,
 }
 
+/// Lists the files that differ from the remote branch.
+#[utoipa::path(get, path = "/api/conversations/{id}/git/changes",
+    params(("id" = ConversationId, Path, description = "The conversation")),
+    responses((status = 200, description = "The changes", body = Vec<FileChangeInfo>)))]
 pub(super) async fn changes(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
@@ -27,6 +35,10 @@ pub(super) async fn changes(
     Ok(Json(changes.collect()))
 }
 
+/// Returns a file in the workspace and in the remote branch.
+#[utoipa::path(get, path = "/api/conversations/{id}/git/diff",
+    params(("id" = ConversationId, Path, description = "The conversation"), DiffQuery),
+    responses((status = 200, description = "Both versions", body = FileDiff)))]
 pub(super) async fn diff(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
