@@ -19,6 +19,8 @@ pub enum ModelReply {
     Raw(u16, &'static str, String),
     /// No reply, as long as the caller waits.
     Silence,
+    /// A reply after some time.
+    Late(Duration, Box<Self>),
 }
 
 impl ModelReply {
@@ -93,10 +95,16 @@ impl ModelServer {
 async fn reply(State(state): State<Arc<ServerState>>) -> Response {
     state.calls.send_modify(|calls| *calls += 1);
     let reply = state.replies.lock().unwrap().pop_front();
-    match reply.unwrap_or_else(|| ModelReply::error(500, "script_ended", "no more replies")) {
+    let mut reply = reply.unwrap_or_else(|| ModelReply::error(500, "script_ended", "no more replies"));
+    if let ModelReply::Late(delay, late) = reply {
+        tokio::time::sleep(delay).await;
+        reply = *late;
+    }
+    match reply {
         ModelReply::Raw(status, kind, body) => {
             (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], body).into_response()
         }
+        ModelReply::Late(..) => unreachable!("a reply is late once"),
         ModelReply::Silence => {
             tokio::time::sleep(Duration::from_secs(600)).await;
             StatusCode::GATEWAY_TIMEOUT.into_response()

@@ -327,6 +327,12 @@ impl Conversations {
         self.running.with(id, |running| Ok(running.conversation.stop()?))?
     }
 
+    /// Lets the running conversations start nothing any more, and returns once none of them calls a model or a tool server. What
+    /// runs in their sandboxes continues.
+    pub async fn drain(&self) {
+        self.running.drain().await;
+    }
+
     /// Closes a running conversation, shuts down its tool servers, and removes, pauses or keeps its sandbox. The sandbox of a
     /// conversation with a pending action is kept, unless the user interrupted it.
     ///

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engine::conversation::{Conversation, EngineParts, SandboxDisposition, State};
 use engine::replay::Trajectory;
 use engine::secrets::Redactor;
+use futures_util::future::join_all;
 use protocol::{ConversationId, UserId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -92,6 +93,12 @@ impl RunningConversations {
         call: impl FnOnce(&mut RunningConversation) -> T,
     ) -> Result<T, ConversationsError> {
         self.lock().get_mut(id).map(call).ok_or_else(|| ConversationsError::NotRunning(id.clone()))
+    }
+
+    /// Lets all of them start nothing any more, and returns once none of them calls a model or a tool server.
+    pub(crate) async fn drain(&self) {
+        let all: Vec<_> = self.lock().values().map(|running| Arc::clone(&running.conversation)).collect();
+        join_all(all.iter().map(|conversation| conversation.drain())).await;
     }
 
     pub(crate) fn ids(&self) -> Vec<ConversationId> {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +16,10 @@ use server::{
     TrustedProxies,
 };
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::duration_argument;
 use super::interrupts::Interrupts;
 use super::trusted_config;
 use super::{BackendOptions, prepare, print};
@@ -33,8 +36,9 @@ their own and see only their own conversations and settings.
 Settings and secrets of users are encrypted in the state folder, with the key in GLOVEBOX_SECRETS_KEY, else in the file that
 GLOVEBOX_SECRETS_KEY_FILE names, else with one that is generated at the first start.
 
-On ^C or SIGTERM the conversations are closed and their sandboxes kept. The next start resumes those whose agent was at
-work, as after a crash.")]
+On ^C or SIGTERM the server takes no requests any more, waits for the models and tool servers that are being called, and closes the
+conversations. Their sandboxes are kept, and commands continue in them. The next start resumes those whose agent was at work, as
+after a crash. A second ^C ends the waiting.")]
 pub(super) struct ServeArguments {
     /// Address to listen on; 0.0.0.0:PORT for all networks.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:3000")]
@@ -57,6 +61,11 @@ pub(super) struct ServeArguments {
     /// Maximum number of conversations that run at once.
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     max_running: usize,
+
+    /// Maximum time for which the end of the server waits for models and tool servers that are being called. Their calls are
+    /// repeated or lost if they take longer.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration_argument::parse)]
+    drain_timeout: Duration,
 
     /// Network of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed. Can be repeated.
     #[arg(long = "trusted-proxy", value_name = "NETWORK")]
@@ -99,6 +108,9 @@ fn parse_rate(text: &str) -> Result<RateLimit, &'static str> {
     let rate = text.parse().ok().and_then(RequestRate::new);
     rate.map(|rate| RateLimit(Some(rate))).ok_or("expected a number from 1, or off")
 }
+
+/// Time for conversations to close when the server ends. What is not closed by then is recovered as after a crash.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Built-in agents that users can choose, besides those of the configuration.
 const BUILT_IN_AGENTS: [&str; 4] = [
@@ -154,9 +166,38 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         page_folder: arguments.page_folder,
     };
     let server = Server::new(Arc::clone(&conversations), profiles, accounts.clone(), accounts, server_config);
-    let exit = serve(server, listener, &conversations, stores.takeover_interval(), &mut interrupts).await;
-    stores.close().await;
-    exit
+    let shutdown = CancellationToken::new();
+    let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));
+    tokio::select! {
+        () = &mut serving => {}
+        never = resume_interrupted(&conversations, stores.takeover_interval()) => match never {},
+        () = interrupts.next() => shutdown.cancel(),
+    }
+    let ending = end(serving, &conversations, stores, arguments.drain_timeout);
+    tokio::select! {
+        () = ending => Ok(Exit::Finished),
+        () = interrupts.next() => Ok(Exit::Interrupted),
+    }
+}
+
+/// Lets the calls in flight and the open requests end, then closes the conversations and the stores.
+async fn end(
+    serving: Pin<&mut impl Future<Output = ()>>,
+    conversations: &HostedConversations,
+    stores: Stores,
+    drain_timeout: Duration,
+) {
+    let drained = async { tokio::join!(serving, conversations.drain()) };
+    if timeout(drain_timeout, drained).await.is_err() {
+        tracing::warn!("closing conversations that call a model or a tool server");
+    }
+    let closed = async {
+        conversations.shut_down().await;
+        stores.close().await;
+    };
+    if timeout(CLOSE_TIMEOUT, closed).await.is_err() {
+        tracing::warn!("ending before all conversations are closed");
+    }
 }
 
 /// Returns where other hosts reach this one. `None` if it is unknown.
@@ -180,30 +221,6 @@ fn print_address(address: SocketAddr, key: &ServerKey) -> anyhow::Result<()> {
         None => "key: as before".to_owned(),
     };
     Ok(print::line(&text)?)
-}
-
-/// Serves until an interrupt, then closes the conversations. A second interrupt ends that.
-async fn serve(
-    server: Server,
-    listener: TcpListener,
-    conversations: &Arc<HostedConversations>,
-    takeover_interval: Option<Duration>,
-    interrupts: &mut Interrupts,
-) -> anyhow::Result<Exit> {
-    let shutdown = CancellationToken::new();
-    let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));
-    tokio::select! {
-        () = &mut serving => {}
-        never = resume_interrupted(conversations, takeover_interval) => match never {},
-        () = interrupts.next() => {
-            shutdown.cancel();
-            tokio::select! {
-                () = async { serving.await; conversations.shut_down().await; } => {}
-                () = interrupts.next() => return Ok(Exit::Interrupted),
-            }
-        }
-    }
-    Ok(Exit::Finished)
 }
 
 /// Checks that a folder has a page.

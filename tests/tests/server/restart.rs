@@ -1,9 +1,12 @@
 //! Conversations across restarts of the server.
 
+use std::time::{Duration, Instant};
+
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tests::glovebox::{Home, bash, finish};
 use tests::host_server::{HostServer, is_state};
+use tests::model_server::{ModelReply, ModelServer};
 
 /// An agent that is at work when its server ends continues with the next one. Its action runs once.
 async fn work_continues(end: impl FnOnce(HostServer)) {
@@ -46,6 +49,51 @@ async fn work_continues_after_the_server_is_killed() {
 #[tokio::test]
 async fn work_continues_after_the_server_is_terminated() {
     work_continues(HostServer::terminate).await;
+}
+
+fn start(home: &Home, model: &ModelServer, arguments: &[&str]) -> HostServer {
+    let own = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local"];
+    let mut command = home.glovebox(&[&own, arguments].concat());
+    command.envs([("LLM_MODEL", "openai/test"), ("LLM_API_KEY", "k"), ("LLM_BASE_URL", &model.base_url)]);
+    HostServer::from_command(home, &mut command)
+}
+
+/// Starts a server of a model, and returns it with a conversation that calls the model.
+async fn calling(home: &Home, model: &ModelServer, arguments: &[&str]) -> (HostServer, String) {
+    let server = start(home, model, arguments);
+    let id = server.create("Work.").await;
+    model.called(1).await;
+    (server, id)
+}
+
+#[tokio::test]
+async fn call_of_a_model_ends_before_the_server() {
+    let home = Home::new();
+    let call = ModelReply::call("execute_bash", &json!({"command": "echo called", "security_risk": "LOW"}));
+    let late = ModelReply::Late(Duration::from_secs(3), Box::new(call));
+    let model = ModelServer::start([late, ModelReply::call("finish", &json!({"message": "Done."}))]).await;
+    let (server, id) = calling(&home, &model, &[]).await;
+    // The model replies in this runtime.
+    tokio::task::spawn_blocking(|| server.terminate()).await.unwrap();
+    assert_eq!(model.call_count(), 1, "its command is not run, nor is the model called again");
+    let server = start(&home, &model, &[]);
+    let events = server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    let results: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
+    assert_eq!((results.len(), &results[0]["content"]), (1, &json!("called")));
+    assert_eq!(model.call_count(), 2, "the call that ended is not repeated");
+    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    server.terminate();
+    home.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn server_ends_when_a_model_does_not() {
+    let home = Home::new();
+    let model = ModelServer::start([ModelReply::Silence]).await;
+    let (server, _) = calling(&home, &model, &["--drain-timeout", "1s"]).await;
+    let started = Instant::now();
+    server.terminate();
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
 #[tokio::test]

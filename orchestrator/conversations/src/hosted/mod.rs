@@ -241,12 +241,18 @@ impl HostedConversations {
         .await
     }
 
-    /// Closes all conversations and keeps their sandboxes, so that [`resume_interrupted`](Self::resume_interrupted) continues
-    /// them. No conversation can be opened afterwards.
-    pub async fn shut_down(&self) {
+    /// Opens no conversation and starts no work any more, and returns once no model and no tool server is being called.
+    pub async fn drain(&self) {
         self.shutdown.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.conversations.drain().await;
+    }
+
+    /// Closes all conversations and keeps their sandboxes, so that [`resume_interrupted`](Self::resume_interrupted) continues
+    /// them. No conversation can be opened afterwards. Calls in flight are lost: see [`drain`](Self::drain).
+    pub async fn shut_down(&self) {
+        self.shutdown.cancel();
         let closing = self.conversations.running().into_iter().map(|id| async move {
             if let Err(error) = self.conversations.close(&id, CloseReason::Shutdown).await {
                 tracing::warn!(conversation = %id, %error, "cannot close a conversation");

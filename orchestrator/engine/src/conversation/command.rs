@@ -2,14 +2,25 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use super::input::InputKind;
 use crate::llm::Llm;
 
 /// A message in the conversation's mailbox.
 pub(super) enum Command {
     Input(InputKind),
-    FindTitle { llm: Arc<dyn Llm>, message: String },
-    Close { sandbox: SandboxDisposition },
+    FindTitle {
+        llm: Arc<dyn Llm>,
+        message: String,
+    },
+    /// Nothing is started any more. `drained` is sent once no model and no tool server is being called.
+    Drain {
+        drained: oneshot::Sender<()>,
+    },
+    Close {
+        sandbox: SandboxDisposition,
+    },
 }
 
 /// What happens to a conversation's sandbox when the conversation is closed.

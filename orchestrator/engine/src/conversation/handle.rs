@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, FeedbackGiven};
 use protocol::{ConversationId, EventId};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
@@ -226,6 +226,16 @@ impl Conversation {
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn record_feedback(&self, feedback: FeedbackGiven) -> Result<(), ConversationError> {
         self.send_input(InputKind::UserFeedback(feedback))
+    }
+
+    /// Starts nothing any more, and returns once no model and no tool server is being called, whose results would be lost. What
+    /// runs in the sandbox continues there. All that is due is started when the log is recovered.
+    pub async fn drain(&self) {
+        let (drained, ended) = oneshot::channel();
+        if self.mailbox.send(Command::Drain { drained }).await.is_ok() {
+            // Fails if the task has ended.
+            let _ = ended.await;
+        }
     }
 
     /// Ends the task, and removes, pauses or keeps the sandbox. The log stays.

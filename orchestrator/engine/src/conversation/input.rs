@@ -234,3 +234,23 @@ pub enum Effect {
     /// Abandon the search for a title.
     AbandonTitle,
 }
+
+impl Effect {
+    /// Whether it starts work that is not in flight yet.
+    pub(super) fn starts_work(&self) -> bool {
+        match self {
+            Self::Step { .. }
+            | Self::Create
+            | Self::Attach(_)
+            | Self::Execute { .. }
+            | Self::WriteDraft { .. }
+            | Self::CallTool { .. }
+            | Self::FindTitle { .. } => true,
+            Self::Append(_)
+            | Self::AbandonStep { .. }
+            | Self::Cancel { .. }
+            | Self::EstimateCost(_)
+            | Self::AbandonTitle => false,
+        }
+    }
+}

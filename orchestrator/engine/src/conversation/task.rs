@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use protocol::record::ModelRetried;
 use protocol::{ConversationId, Event, EventBody, EventId, Observation, Record, SandboxId};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::command::{Command, SandboxDisposition};
@@ -35,7 +35,7 @@ use crate::llm::{Llm, LlmError};
 use crate::sandbox::{Sandbox, SandboxError};
 use crate::title;
 use model_calls::AgentWorker;
-use sandbox::RunningAction;
+use sandbox::{Performer, RunningAction};
 use trace::InputTrace;
 
 /// Retries of calls that wait to be recorded. More are not recorded, so that a call never waits for the log.
@@ -83,6 +83,10 @@ pub(super) struct Task {
     /// Model that finds titles. `None` if no title was requested.
     title_model: Option<Arc<dyn Llm>>,
     title_search: Option<AbortHandle>,
+    /// Whether nothing is started any more.
+    is_draining: bool,
+    /// Where the end of the calls in flight is reported.
+    drained: Vec<oneshot::Sender<()>>,
 }
 
 impl Task {
@@ -113,6 +117,8 @@ impl Task {
             actions: BTreeMap::new(),
             title_model: None,
             title_search: None,
+            is_draining: false,
+            drained: Vec::new(),
         }
     }
 
@@ -134,6 +140,7 @@ impl Task {
     ) -> Result<(), ConversationError> {
         self.handle(first).await?;
         loop {
+            self.report_drained();
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
@@ -142,6 +149,10 @@ impl Task {
                         let max_cost = title::max_cost(llm.as_ref(), &message);
                         self.title_model = Some(llm);
                         self.handle(InputKind::TitleRequested { message, max_cost }).await?;
+                    }
+                    Some(Command::Drain { drained }) => {
+                        self.is_draining = true;
+                        self.drained.push(drained);
                     }
                     Some(Command::Close { sandbox }) => return self.close(sandbox).await,
                     None => return Ok(()),
@@ -160,6 +171,19 @@ impl Task {
                     Err(error) if error.is_cancelled() => {}
                     Err(_) => return Err(ConversationError::Panicked(self.id)),
                 },
+            }
+        }
+    }
+
+    /// Reports that the conversation is drained once no model and no tool server is being called. What runs in the sandbox
+    /// continues there, and is attached to when the log is recovered.
+    fn report_drained(&mut self) {
+        let steps = self.workers.values().any(|worker| worker.running_step.is_some());
+        let calls = self.actions.values().any(|running| running.performer != Performer::Sandbox);
+        if self.is_draining && !steps && !calls {
+            // Sending fails if nobody waits any more.
+            for drained in self.drained.drain(..) {
+                let _ = drained.send(());
             }
         }
     }
@@ -270,6 +294,9 @@ impl Task {
 
     /// Performs an effect. Returns the input that it results in immediately, if any.
     fn perform(&mut self, effect: Effect) -> Option<InputKind> {
+        if self.is_draining && effect.starts_work() {
+            return None;
+        }
         match effect {
             // Already done by `decide`: events are durable before any work on them starts.
             Effect::Append(_) => {}

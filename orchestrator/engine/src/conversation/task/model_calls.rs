@@ -8,6 +8,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::AbortHandle;
 use tracing::Instrument as _;
 
+use super::sandbox::Performer;
 use super::{StepRetry, Task, WorkResult};
 use crate::conversation::live::LiveUpdate;
 use crate::conversation::state::{AgentId, ModelCallId, State};
@@ -58,7 +59,7 @@ impl Task {
             return tracing::error!(%action, "a draft was started without a sandbox");
         };
         let llm = self.step_runner_for(action).draft_editor();
-        self.start_action(action, true, |cancel| async move {
+        self.start_action(action, Performer::DraftEditor, |cancel| async move {
             let result = tokio::select! {
                 biased;
                 () = cancel.cancelled() => Ok(DraftResult::failed(STOPPED)),

@@ -27,8 +27,19 @@ const CANCEL_INTERVAL: Duration = Duration::from_secs(1);
 /// An action in flight.
 pub(super) struct RunningAction {
     pub(super) cancel: CancellationToken,
-    is_for_sandbox: bool,
+    pub(super) performer: Performer,
     abort: AbortHandle,
+}
+
+/// What performs an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Performer {
+    /// The sandbox, where it continues without this process.
+    Sandbox,
+    /// A model, for a file of the sandbox.
+    DraftEditor,
+    /// A tool server.
+    ToolServer,
 }
 
 impl Task {
@@ -60,7 +71,9 @@ impl Task {
     /// Drops the sandbox with all actions in it. Returns the input that reports why.
     pub(super) fn lose_sandbox(&mut self, error: &SandboxError) -> InputKind {
         self.sandbox.send_replace(None);
-        for (_, running) in self.actions.extract_if(.., |_, running| running.is_for_sandbox) {
+        for (_, running) in
+            self.actions.extract_if(.., |_, running| running.performer != Performer::ToolServer)
+        {
             running.abort.abort();
         }
         match error {
@@ -73,23 +86,23 @@ impl Task {
     pub(super) fn start_action<F>(
         &mut self,
         action: EventId,
-        is_for_sandbox: bool,
+        performer: Performer,
         work: impl FnOnce(CancellationToken) -> F,
     ) where
         F: Future<Output = WorkResult> + Send + 'static,
     {
         let cancel = CancellationToken::new();
-        let sandbox = self.connected_sandbox().filter(|_| is_for_sandbox);
+        let sandbox = self.connected_sandbox().filter(|_| performer != Performer::ToolServer);
         let sandbox = sandbox.as_ref().map(|sandbox| tracing::field::display(&sandbox.lease().sandbox_id));
         let span = tracing::info_span!("action", id = %action, sandbox);
         let abort = self.work.spawn(work(cancel.clone()).instrument(span));
-        self.actions.insert(action, RunningAction { cancel, is_for_sandbox, abort });
+        self.actions.insert(action, RunningAction { cancel, performer, abort });
     }
 
     /// Calls a tool of a tool server. A cancelled call is interrupted, because its result cannot be read later.
     pub(super) fn call_tool(&mut self, action: EventId, call: CallToolMcpAction) {
         let (runner, workspace) = (self.step_runner_for(action), self.current_workspace());
-        self.start_action(action, false, |cancel| async move {
+        self.start_action(action, Performer::ToolServer, |cancel| async move {
             let response = async {
                 // Starts servers that an earlier process had started, or that have exited.
                 drop(runner.offer(&workspace).await);
@@ -117,7 +130,7 @@ impl Task {
         let cancelled_at = time_left.and_then(|left| Instant::now().checked_add(left));
         let id = ActionId::for_event(&self.id, action);
         let live = self.live.clone();
-        self.start_action(action, true, |cancel| async move {
+        self.start_action(action, Performer::Sandbox, |cancel| async move {
             tracing::debug!("performing an action");
             let on_output = move |chunk: OutputChunk<'_>| {
                 drop(live.send(match chunk {
