@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test says what it expects by panicking
 
+mod accounts_postgres;
 mod accounts_sqlite;
 mod agent_behaviour;
 mod agents;

@@ -7,7 +7,7 @@ use protocol::{ConversationId, UserId};
 use serde_json::{Value, json};
 
 use super::{candidates, load_config_to_read, print, table};
-use crate::compose::{self, StateDir};
+use crate::compose::{StateDir, Stores};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -40,8 +40,9 @@ pub(super) struct AuditArguments {
 pub(super) async fn run(arguments: AuditArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let AuditArguments { user, conversation, limit, json } = arguments;
     let config = load_config_to_read(overrides)?;
-    let store = compose::accounts(&StateDir::open(&config.state_dir)?).await?;
-    let entries = accounts::AuditStore::read(&store, &AuditFilter { user, conversation, limit }).await?;
+    let stores = Stores::open(&config, &StateDir::open(&config.state_dir)?).await?;
+    let entries = stores.accounts().await?.audit.read(&AuditFilter { user, conversation, limit }).await?;
+    stores.close().await;
     if json {
         for entry in &entries {
             print::line(&to_json(entry).to_string())?;

@@ -5,7 +5,6 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use accounts::Users;
@@ -52,8 +51,9 @@ pub(super) fn conversations(prefix: &OsStr) -> Vec<CompletionCandidate> {
 /// Names of users with this prefix.
 pub(super) fn users(prefix: &OsStr) -> Vec<CompletionCandidate> {
     complete(prefix, async {
-        let Some((_, state_dir)) = load()? else { return Ok(Vec::new()) };
-        let users = Users::new(Arc::new(compose::accounts(&state_dir).await?)).list().await?;
+        let Some((config, state_dir)) = load()? else { return Ok(Vec::new()) };
+        let stores = Stores::open(&config, &state_dir).await?;
+        let users = Users::new(stores.accounts().await?.users).list().await?;
         Ok(users.into_iter().map(|user| user.name.into()).collect())
     })
 }

@@ -23,7 +23,7 @@ use super::duration_argument;
 use super::interrupts::Interrupts;
 use super::trusted_config;
 use super::{BackendOptions, prepare, print};
-use crate::compose::{self, ServerKey, StateDir, Stores, UserConfigs};
+use crate::compose::{self, ServerKey, Stores, UserConfigs};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 
@@ -135,16 +135,16 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let key = ServerKey::load(&state_dir)?;
     let close_delay = config.sandbox.close_delay;
     let max_running_per_user = config.max_concurrent_conversations;
-    let accounts = Arc::new(compose::accounts(&state_dir).await?);
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener
         .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
     let address = listener.local_addr()?;
     let stores = Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address)).await?;
+    let accounts = stores.accounts().await?;
     let addresses = AddressPolicy::new(arguments.allowed_addresses);
     let git = git_client(addresses.clone(), arguments.git_apis)?;
     let configs = user_configs(config, &overrides, addresses)?;
-    let profiles = user_profiles(&state_dir, &configs).await?;
+    let profiles = Arc::new(UserProfiles::new(stores.profiles().await?, Arc::new(configs.clone())));
     let mut interrupts = Interrupts::listen()?;
     let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
     let choices = choices(&configs);
@@ -165,7 +165,8 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         git,
         page_folder: arguments.page_folder,
     };
-    let server = Server::new(Arc::clone(&conversations), profiles, accounts.clone(), accounts, server_config);
+    let server =
+        Server::new(Arc::clone(&conversations), profiles, accounts.users, accounts.audit, server_config);
     let shutdown = CancellationToken::new();
     let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));
     tokio::select! {
@@ -263,12 +264,6 @@ fn git_client(addresses: AddressPolicy, apis: Vec<BaseUrl>) -> anyhow::Result<Gi
     apis.into_iter().for_each(|api| urls.set(api));
     let tls = tls::http_client("https").context("cannot set up TLS for git providers")?;
     Ok(GitClient::new(tls, addresses, urls, RequestLimits::default())?)
-}
-
-/// Opens the settings of users. Fails if they were encrypted with another key.
-async fn user_profiles(state_dir: &StateDir, configs: &UserConfigs) -> anyhow::Result<Arc<UserProfiles>> {
-    let store = compose::profile_store(state_dir).await?;
-    Ok(Arc::new(UserProfiles::new(store, Arc::new(configs.clone()))))
 }
 
 /// Values of settings that clients can choose.

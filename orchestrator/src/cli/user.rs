@@ -12,7 +12,7 @@ use protocol::UserId;
 use serde_json::json;
 
 use super::{candidates, load_config_to_read, print, table};
-use crate::compose::{self, StateDir};
+use crate::compose::{StateDir, Stores};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -65,10 +65,17 @@ The conversations stay, and only the operator sees them. One that runs continues
 pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let config = load_config_to_read(overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
-    let store = compose::accounts(&state_dir).await?;
-    let users = Users::new(Arc::new(store.clone()));
-    let record = |action| compose::record_command(&store, action);
-    match arguments.command {
+    let stores = Stores::open(&config, &state_dir).await?;
+    let done = execute(arguments.command, &stores).await;
+    stores.close().await;
+    done.map(|()| Exit::Finished)
+}
+
+async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<()> {
+    let accounts = stores.accounts().await?;
+    let users = Users::new(Arc::clone(&accounts.users));
+    let record = |action| accounts.record_command(action);
+    match command {
         UserCommand::Add { name, restore: true } => {
             users.restore(&name).await?;
             record(format!("user restore {name}")).await?;
@@ -81,7 +88,7 @@ pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyh
         UserCommand::Rm { name } => {
             users.remove(&name).await?;
             record(format!("user rm {name}")).await?;
-            remove_settings(&name, &state_dir).await?;
+            remove_settings(&name, stores).await?;
         }
         UserCommand::Key(command) => {
             if let Some(action) = key::run(command, &users).await? {
@@ -89,7 +96,7 @@ pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyh
             }
         }
     }
-    Ok(Exit::Finished)
+    Ok(())
 }
 
 async fn add(users: &Users, name: &UserId) -> anyhow::Result<()> {
@@ -126,9 +133,9 @@ async fn list(users: &Users, as_json: bool) -> anyhow::Result<()> {
 }
 
 /// Removes the settings of a user who is removed, and thus cannot store any.
-async fn remove_settings(name: &UserId, state_dir: &StateDir) -> anyhow::Result<()> {
+async fn remove_settings(name: &UserId, stores: &Stores) -> anyhow::Result<()> {
     let removed = async {
-        match compose::profile_store_if_any(state_dir).await? {
+        match stores.profiles_if_any().await? {
             Some(profiles) => Ok(profiles.remove(Some(name)).await?),
             None => anyhow::Ok(()),
         }

@@ -1,26 +1,32 @@
-//! The store of users, keys and sessions, and of the audit log, in the state folder.
+//! The store of users, keys and sessions, and of the audit log.
 
-use accounts::{AuditActor, AuditEntry, AuditStore as _, MAX_AUDIT_ENTRIES};
-use anyhow::Context as _;
-use storage::SqliteAccounts;
+use std::sync::Arc;
 
-use super::StateDir;
+use accounts::{AccountStore, AuditActor, AuditEntry, AuditStore, MAX_AUDIT_ENTRIES};
 
-/// Opens the store.
-pub(crate) async fn accounts(state_dir: &StateDir) -> anyhow::Result<SqliteAccounts> {
-    let opened = SqliteAccounts::open(state_dir.path().join("accounts.db")).await;
-    opened.context("cannot open the users")
+/// Users and the audit log, which are stored together.
+#[derive(Clone)]
+pub(crate) struct Accounts {
+    pub(crate) users: Arc<dyn AccountStore>,
+    pub(crate) audit: Arc<dyn AuditStore>,
 }
 
-/// Appends a command of the operator to the audit log.
-pub(crate) async fn record_command(accounts: &SqliteAccounts, action: String) -> anyhow::Result<()> {
-    let entry = AuditEntry {
-        at_ms: accounts::unix_now_ms(),
-        actor: AuditActor::Operator,
-        address: None,
-        action,
-        conversation: None,
-        status: None,
-    };
-    Ok(accounts.append(&entry, MAX_AUDIT_ENTRIES).await?)
+impl Accounts {
+    pub(super) fn new(store: impl AccountStore + AuditStore + 'static) -> Self {
+        let store = Arc::new(store);
+        Self { users: store.clone(), audit: store }
+    }
+
+    /// Appends a command of the operator to the audit log.
+    pub(crate) async fn record_command(&self, action: String) -> anyhow::Result<()> {
+        let entry = AuditEntry {
+            at_ms: accounts::unix_now_ms(),
+            actor: AuditActor::Operator,
+            address: None,
+            action,
+            conversation: None,
+            status: None,
+        };
+        Ok(self.audit.append(&entry, MAX_AUDIT_ENTRIES).await?)
+    }
 }

@@ -20,7 +20,6 @@ mod tool_servers;
 mod user_config;
 mod user_model;
 
-pub(crate) use accounts::{accounts, record_command};
 pub(crate) use agent::agent;
 use agent::memory;
 use condenser::condenser;
@@ -28,7 +27,6 @@ pub(crate) use conversations::{host_error, restore_settings};
 pub(crate) use hosted::ConfiguredFactory;
 pub(crate) use model::{CallMode, Models, check_key, provider_models, reach_provider, stored_model_name};
 pub(crate) use parts::{conversation_spec, parts, started};
-pub(crate) use profiles::{profile_store, profile_store_if_any};
 pub(crate) use sandboxes::{
     check_docker, choose_runtime, is_warm_in_use, isolation, network, provider, provider_with_warm_pool,
     spec, sweep,

@@ -1,4 +1,4 @@
-//! The store of users' settings and secrets, encrypted in the state folder.
+//! The store of users' settings and secrets, encrypted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use conversations::{HostError, ProfileStore, StoredProfile};
 use protocol::UserId;
-use secrecy::{SecretSlice, SecretString};
+use secrecy::SecretSlice;
 use storage::{SealedDocument, SealedDocuments, SealedError, SealingKey};
 
 use super::{StateDir, key_file};
@@ -19,45 +19,38 @@ const KEY_VARIABLE: &str = "GLOVEBOX_SECRETS_KEY";
 /// Environment variable of a file with that key.
 const KEY_FILE_VARIABLE: &str = "GLOVEBOX_SECRETS_KEY_FILE";
 
-/// Advice for a file of another key.
-const RESTORE_KEY: &str = "restore the key in GLOVEBOX_SECRETS_KEY, GLOVEBOX_SECRETS_KEY_FILE or the file secrets-key next to \
-                           it; or remove the file, and let users enter their settings again";
+/// Advice for documents of another key.
+const RESTORE_KEY: &str = "restore the key in GLOVEBOX_SECRETS_KEY, GLOVEBOX_SECRETS_KEY_FILE or the file secrets-key of the \
+                           state folder; or remove what it has encrypted, and let users enter their settings again";
 
-struct SealedProfiles(SealedDocuments);
+/// Name of the file in the state folder.
+pub(super) const FILE_NAME: &str = "settings.db";
 
-/// The name of the store's file.
-const FILE_NAME: &str = "settings.db";
+pub(super) struct SealedProfiles(SealedDocuments);
 
-/// Opens the store in the state folder. `None` if there is none yet.
-pub(crate) async fn profile_store_if_any(
-    state_dir: &StateDir,
-) -> anyhow::Result<Option<Arc<dyn ProfileStore>>> {
-    if !state_dir.path().join(FILE_NAME).exists() {
-        return Ok(None);
-    }
-    profile_store(state_dir).await.map(Some)
-}
-
-/// Opens the store in the state folder.
-pub(crate) async fn profile_store(state_dir: &StateDir) -> anyhow::Result<Arc<dyn ProfileStore>> {
-    let key = SealingKey::new(&load_key(state_dir)?);
-    let opened = SealedDocuments::open(state_dir.path().join(FILE_NAME), key).await;
-    match opened {
-        Ok(documents) => Ok(Arc::new(SealedProfiles(documents))),
-        Err(error @ SealedError::WrongKey(_)) => Err(UsageError(format!("{error}: {RESTORE_KEY}")).into()),
-        Err(error) => Err(error).context("cannot open the stored settings"),
+impl SealedProfiles {
+    /// Explains what to do if the documents were encrypted with another key.
+    pub(super) fn from_opened(
+        opened: Result<SealedDocuments, SealedError>,
+    ) -> anyhow::Result<Arc<dyn ProfileStore>> {
+        match opened {
+            Ok(documents) => Ok(Arc::new(Self(documents))),
+            Err(error @ SealedError::WrongKey(_)) => {
+                Err(UsageError(format!("{error}: {RESTORE_KEY}")).into())
+            }
+            Err(error) => Err(error).context("cannot open the stored settings"),
+        }
     }
 }
 
 /// Reads the key from the environment, else from the state folder, where the first start generates it.
-fn load_key(state_dir: &StateDir) -> anyhow::Result<SecretString> {
-    if let Ok(key) = std::env::var(KEY_VARIABLE) {
-        return key_file::check(KEY_VARIABLE, &key);
-    }
-    match std::env::var_os(KEY_FILE_VARIABLE) {
-        Some(path) => key_file::load(Path::new(&path)),
-        None => Ok(key_file::load_or_create(&state_dir.path().join("secrets-key"))?.0),
-    }
+pub(super) fn load_key(state_dir: &StateDir) -> anyhow::Result<SealingKey> {
+    let secret = match (std::env::var(KEY_VARIABLE), std::env::var_os(KEY_FILE_VARIABLE)) {
+        (Ok(key), _) => key_file::check(KEY_VARIABLE, &key)?,
+        (Err(_), Some(path)) => key_file::load(Path::new(&path))?,
+        (Err(_), None) => key_file::load_or_create(&state_dir.path().join("secrets-key"))?.0,
+    };
+    Ok(SealingKey::new(&secret))
 }
 
 #[async_trait]

@@ -5,15 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use async_trait::async_trait;
-use conversations::{ConversationLock, ConversationLocks, Conversations, HostError, LockGuard};
+use conversations::{ConversationLock, ConversationLocks, Conversations, HostError, LockGuard, ProfileStore};
 use engine::events::EventStore;
 use protocol::ConversationId;
 use secrecy::ExposeSecret as _;
 use storage::postgres::{LeaseTiming, PostgresOptions};
-use storage::{Durability, PostgresStore};
+use storage::{Durability, PostgresStore, SealedDocuments, SqliteAccounts};
 
 use super::StateDir;
+use super::accounts::Accounts;
+use super::profiles::{self, SealedProfiles};
 use crate::config::Config;
 
 /// The stores. Clones share their connections.
@@ -85,6 +88,32 @@ impl Stores {
             Some(shared) => Arc::new(LeasedLocks { state_dir, shared: Arc::clone(shared) }),
             None => Arc::new(state_dir),
         }
+    }
+
+    /// Opens the users and the audit log.
+    pub(crate) async fn accounts(&self) -> anyhow::Result<Accounts> {
+        match &self.shared {
+            Some(shared) => Ok(Accounts::new(shared.accounts())),
+            None => {
+                let opened = SqliteAccounts::open(self.state_dir.path().join("accounts.db")).await;
+                Ok(Accounts::new(opened.context("cannot open the users")?))
+            }
+        }
+    }
+
+    /// Opens the settings and secrets of users. Fails if they were encrypted with another key.
+    pub(crate) async fn profiles(&self) -> anyhow::Result<Arc<dyn ProfileStore>> {
+        let key = profiles::load_key(&self.state_dir)?;
+        SealedProfiles::from_opened(match &self.shared {
+            Some(shared) => shared.documents(key).await,
+            None => SealedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME), key).await,
+        })
+    }
+
+    /// Like [`profiles`](Self::profiles). `None` if no settings were ever stored in the state folder.
+    pub(crate) async fn profiles_if_any(&self) -> anyhow::Result<Option<Arc<dyn ProfileStore>>> {
+        let exists = self.shared.is_some() || self.state_dir.path().join(profiles::FILE_NAME).exists();
+        if exists { self.profiles().await.map(Some) } else { Ok(None) }
     }
 
     /// Returns how often this host looks for conversations of hosts that ended. `None` if no other host can have some.

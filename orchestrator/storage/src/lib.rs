@@ -1,10 +1,11 @@
-//! Event stores: SQLite for one host, PostgreSQL for several. Sealed documents: what must not be readable in a file. Accounts:
-//! users and their keys.
+//! Event stores: SQLite for one host, PostgreSQL for several. Sealed documents: what must not be readable where it is stored.
+//! Accounts: users and their keys. SQLite and PostgreSQL have all three.
 //!
 //! Both event stores implement the engine's [`EventStore`](engine::events::EventStore). Events are redacted before they arrive
 //! here, and are not cached. Of their content, only the engine's overview of a conversation is stored with them.
 
 mod accounts;
+mod audit_row;
 mod event_batch;
 mod failure;
 pub mod postgres;
@@ -13,6 +14,6 @@ pub mod sqlite;
 mod stored_event;
 
 pub use accounts::SqliteAccounts;
-pub use postgres::PostgresStore;
+pub use postgres::{PostgresAccounts, PostgresStore};
 pub use sealed::{SealedDocument, SealedDocuments, SealedError, SealingKey};
 pub use sqlite::{Durability, OpenError, SqliteStore};

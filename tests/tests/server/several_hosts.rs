@@ -107,6 +107,37 @@ async fn conversations_of_a_killed_host_are_taken_over_once() {
     hosts.end([third, second], &ids).await;
 }
 
+/// Hosts with state folders of their own, except for the keys.
+#[tokio::test]
+async fn users_and_their_settings_are_those_of_all_hosts() {
+    let Some(database) = PostgresServer::start() else { return };
+    let address = database.address(&database.create_database());
+    let store = ["--store", &address];
+    let (home, other_home) = (Home::new(), Home::new());
+    let model = home.script(&json!([finish()]));
+    let first = HostServer::start(&home, &model, &store);
+    for file in ["server-key", "secrets-key"] {
+        let key = std::fs::read(home.path().join(".glovebox").join(file)).unwrap();
+        other_home.write(&format!(".glovebox/{file}"), key);
+    }
+    let second = HostServer::start(&other_home, &other_home.script(&json!([finish()])), &store);
+
+    other_home.run(&[&["user", "add", "ada"], &store[..]].concat()).expect(0);
+    let (key, _) = other_home.add_key("ada", &store);
+    let settings = json!({"language": "de"});
+    let (status, body) = first.send_as(&key, Method::POST, "/api/settings", Some(&settings)).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let (_, found) = second.send_as(&key, Method::GET, "/api/settings", None).await;
+    assert_eq!(found["language"], "de");
+    let entries = home.run(&[&["audit", "--json"], &store[..]].concat()).expect(0).stdout;
+    assert!(entries.contains("user add ada") && entries.contains("POST /api/settings"), "{entries}");
+
+    home.run(&[&["user", "rm", "ada"], &store[..]].concat()).expect(0);
+    let (status, _) = second.send_as(&key, Method::GET, "/api/settings", None).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    [first, second].into_iter().for_each(HostServer::terminate);
+}
+
 #[tokio::test]
 async fn conversations_of_a_terminated_host_are_taken_over() {
     let Some(hosts) = Hosts::new() else { return };

@@ -2,6 +2,7 @@
 
 mod broken_connections;
 mod closing;
+mod documents;
 mod leases;
 mod rate;
 mod schema;

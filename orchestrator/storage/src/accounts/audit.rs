@@ -5,27 +5,14 @@ use protocol::{ConversationId, UserId};
 use rusqlite::{Connection, Row, TransactionBehavior, params};
 
 use super::parse_text;
-
-/// Number of appends between removals of the oldest entries.
-const REMOVAL_INTERVAL: i64 = 1000;
-
-/// Part of the log that entries of unknown clients may have.
-const UNKNOWN_SHARE: i64 = 10;
-
-const OPERATOR: &str = "operator";
-const USER: &str = "user";
-const UNKNOWN: &str = "unknown";
+use crate::audit_row::{ActorRow, REMOVAL_INTERVAL, max_by_kind};
 
 pub(super) fn append(connection: &mut Connection, entry: &AuditEntry, max: u64) -> rusqlite::Result<()> {
     const INSERT: &str = "
         INSERT INTO audit (at_ms, actor, user, key, address, action, conversation, status)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let AuditEntry { at_ms, actor, address, action, conversation, status } = entry;
-    let (kind, user, key) = match actor {
-        AuditActor::Unknown => (UNKNOWN, None, None),
-        AuditActor::Operator => (OPERATOR, None, None),
-        AuditActor::User { name, key } => (USER, Some(name.as_str()), key.as_ref().map(KeyId::as_str)),
-    };
+    let ActorRow { kind, user, key } = ActorRow::new(actor);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.prepare_cached(INSERT)?.execute(params![
         at_ms,
@@ -44,16 +31,15 @@ pub(super) fn append(connection: &mut Connection, entry: &AuditEntry, max: u64) 
     transaction.commit()
 }
 
-/// Removes the oldest entries, separately those of unknown clients: their wrong keys must not displace the others.
+/// Removes the oldest entries.
 fn remove_oldest(connection: &Connection, max: u64) -> rusqlite::Result<()> {
     const REMOVE: &str = "
         DELETE FROM audit WHERE (actor = 'unknown') = ?1 AND number <= (
             SELECT number FROM audit WHERE (actor = 'unknown') = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2
         )";
-    let max = i64::try_from(max).unwrap_or(i64::MAX);
-    let max_unknown = max / UNKNOWN_SHARE;
-    connection.execute(REMOVE, params![true, max_unknown])?;
-    connection.execute(REMOVE, params![false, max - max_unknown])?;
+    for (is_unknown, max) in max_by_kind(max) {
+        connection.execute(REMOVE, params![is_unknown, max])?;
+    }
     Ok(())
 }
 
@@ -79,11 +65,11 @@ pub(super) fn read(connection: &Connection, filter: &AuditFilter) -> rusqlite::R
 fn parse(row: &Row<'_>) -> rusqlite::Result<AuditEntry> {
     let kind: String = row.get(1)?;
     let actor = match (kind.as_str(), row.get::<_, Option<String>>(2)?) {
-        (USER, Some(name)) => AuditActor::User {
+        (ActorRow::USER, Some(name)) => AuditActor::User {
             name: parse_text(2, name, UserId::try_from)?,
             key: parse_optional(row, 3, |key| key.parse::<KeyId>())?,
         },
-        (OPERATOR, _) => AuditActor::Operator,
+        (ActorRow::OPERATOR, _) => AuditActor::Operator,
         _ => AuditActor::Unknown,
     };
     Ok(AuditEntry {

@@ -11,6 +11,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0002_overviews.sql"),
     include_str!("../../migrations/postgres/0003_owners.sql"),
     include_str!("../../migrations/postgres/0004_hosts.sql"),
+    include_str!("../../migrations/postgres/0005_accounts.sql"),
 ];
 
 /// Schema version of this program.

@@ -13,10 +13,12 @@
 //! [`close`](PostgresStore::close) writes what is queued and releases dropped leases. Dropping the store lets its tasks do
 //! the same without waiting for them.
 
+mod accounts;
 mod append;
 mod catch_up;
 mod connector;
 mod database;
+mod documents;
 mod leases;
 mod list;
 mod migrations;
@@ -41,9 +43,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+pub use accounts::PostgresAccounts;
 use append::FencedBatch;
 use connector::Connector;
 use database::Database;
+use documents::DocumentTable;
 use leases::{Fence, LeaseHost};
 pub use leases::{Lease, LeaseTiming, Leases};
 pub use open::{PostgresOpenError, PostgresOptions};
@@ -52,6 +56,7 @@ use writer::Writer;
 
 use crate::event_batch::EventBatch;
 use crate::failure::failed;
+use crate::sealed::{SealedDocuments, SealedError, SealingKey};
 
 /// Connections for reading: more of them compete for the same disk and processors.
 const READ_CONNECTIONS: usize = 4;
@@ -66,7 +71,7 @@ const REMOVE: &str = "remove a conversation";
 
 /// Event store in a PostgreSQL database.
 pub struct PostgresStore {
-    reads: Database,
+    reads: Arc<Database>,
     writes: Arc<Database>,
     writer: Writer,
     leases: Leases,
@@ -86,7 +91,7 @@ impl PostgresStore {
         let connector = Connector::new(address, options.roots)?;
         let writes = Arc::new(Database::connect(&connector, WRITE_CONNECTIONS).await?);
         migrate(&writes, &connector).await?;
-        let reads = Database::connect(&connector, READ_CONNECTIONS).await?;
+        let reads = Arc::new(Database::connect(&connector, READ_CONNECTIONS).await?);
         catch_up::run(&reads, &writes).await;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let host = LeaseHost { id: Uuid::now_v7(), address: options.address };
@@ -100,6 +105,20 @@ impl PostgresStore {
     /// Returns the leases of this host.
     pub fn leases(&self) -> &Leases {
         &self.leases
+    }
+
+    /// Returns the users of all hosts, and the audit log. Closed with the store.
+    pub fn accounts(&self) -> PostgresAccounts {
+        PostgresAccounts::new(Arc::clone(&self.reads), Arc::clone(&self.writes))
+    }
+
+    /// Opens the encrypted documents of all hosts, which have the same key. Closed with the store.
+    ///
+    /// # Errors
+    /// [`SealedError::WrongKey`] if there is a document of another key, or [`SealedError::Storage`].
+    pub async fn documents(&self, key: SealingKey) -> Result<SealedDocuments, SealedError> {
+        let table = DocumentTable::new(Arc::clone(&self.reads), Arc::clone(&self.writes));
+        SealedDocuments::with_table("the database".to_owned(), key, Box::new(table)).await
     }
 
     /// Writes the queued appends, releases the dropped leases and closes the connections. Bounded in time. Later operations fail.

@@ -1,0 +1,40 @@
+//! What the stores of the audit log have in common: the columns of an actor, and how many entries are kept.
+
+use accounts::{AuditActor, KeyId};
+
+/// Number of appends between removals of the oldest entries.
+pub(crate) const REMOVAL_INTERVAL: i64 = 1000;
+
+/// Part of the log that entries of unknown clients may have.
+const UNKNOWN_SHARE: i64 = 10;
+
+/// The columns of an actor.
+pub(crate) struct ActorRow<'a> {
+    pub(crate) kind: &'static str,
+    pub(crate) user: Option<&'a str>,
+    pub(crate) key: Option<&'a str>,
+}
+
+impl<'a> ActorRow<'a> {
+    pub(crate) const OPERATOR: &'static str = "operator";
+    pub(crate) const USER: &'static str = "user";
+    const UNKNOWN: &'static str = "unknown";
+
+    pub(crate) fn new(actor: &'a AuditActor) -> Self {
+        match actor {
+            AuditActor::Unknown => Self { kind: Self::UNKNOWN, user: None, key: None },
+            AuditActor::Operator => Self { kind: Self::OPERATOR, user: None, key: None },
+            AuditActor::User { name, key } => {
+                Self { kind: Self::USER, user: Some(name.as_str()), key: key.as_ref().map(KeyId::as_str) }
+            }
+        }
+    }
+}
+
+/// Returns how many entries of unknown clients (`true`) and of the others are kept. Separately, because wrong keys must not displace
+/// the others.
+pub(crate) fn max_by_kind(max: u64) -> [(bool, i64); 2] {
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    let max_unknown = max / UNKNOWN_SHARE;
+    [(true, max_unknown), (false, max - max_unknown)]
+}

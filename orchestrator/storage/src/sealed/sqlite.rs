@@ -1,0 +1,110 @@
+//! The table in a SQLite file.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+
+use super::table::{Row, Table, TableError};
+use crate::sqlite::Durability;
+use crate::sqlite::migrations;
+use crate::sqlite::open::{Location, OpenError};
+
+const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sealed/0001_documents.sql")];
+
+pub(super) struct SqliteTable {
+    /// A blocking mutex: it is locked only on threads that may block.
+    connection: Arc<Mutex<Connection>>,
+}
+
+impl SqliteTable {
+    /// Opens the file. Creates it (mode 0600), its folder (mode 0700) and its table if they do not exist.
+    pub(super) async fn open(file: PathBuf) -> Result<Self, OpenError> {
+        let subject = file.clone();
+        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(file)).await;
+        opened.unwrap_or_else(|source| Err(OpenError::Aborted { file: subject, source }))
+    }
+
+    fn open_blocking(file: PathBuf) -> Result<Self, OpenError> {
+        let location = Location::new(file.clone(), Durability::PowerCut);
+        location.create()?;
+        let mut connection = location.connect()?;
+        location.check_writable(&connection)?;
+        migrations::apply(&mut connection, &location, MIGRATIONS)?;
+        // A document that was replaced or removed leaves nothing in the file.
+        let secure_delete = connection.pragma_update(None, "secure_delete", true);
+        secure_delete.map_err(|source| OpenError::Open { file, source })?;
+        Ok(Self { connection: Arc::new(Mutex::new(connection)) })
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, TableError> {
+        let shared = Arc::clone(&self.connection);
+        // A panic rolls its transaction back.
+        let run = move || run(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+        match tokio::task::spawn_blocking(run).await {
+            Ok(result) => result.map_err(classify),
+            Err(error) => Err(TableError::Failed(error.into())),
+        }
+    }
+}
+
+#[async_trait]
+impl Table for SqliteTable {
+    async fn has_other_key(&self, key_id: &[u8]) -> Result<bool, TableError> {
+        const HAS_OTHER_KEY: &str = "SELECT EXISTS (SELECT 1 FROM documents WHERE key_id != ?1)";
+        let key_id = key_id.to_vec();
+        self.run(move |connection| connection.query_row(HAS_OTHER_KEY, [key_id], |row| row.get(0))).await
+    }
+
+    async fn read(&self, name: &str, max_bytes: usize) -> Result<Option<Row>, TableError> {
+        const READ: &str =
+            "SELECT revision, key_id, iif(length(sealed) <= ?2, sealed, x'') FROM documents WHERE name = ?1";
+        let to_row = |row: &rusqlite::Row<'_>| {
+            Ok(Row { revision: row.get(0)?, key_id: row.get(1)?, sealed: row.get(2)? })
+        };
+        let name = name.to_owned();
+        self.run(move |connection| connection.query_row(READ, params![name, max_bytes], to_row).optional())
+            .await
+    }
+
+    async fn replace(&self, name: &str, revision: u64, row: Row) -> Result<bool, TableError> {
+        let name = name.to_owned();
+        self.run(move |connection| replace(connection, &name, revision, &row)).await
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), TableError> {
+        let name = name.to_owned();
+        self.run(move |connection| connection.execute("DELETE FROM documents WHERE name = ?1", [name]))
+            .await
+            .map(drop)
+    }
+}
+
+fn replace(connection: &mut Connection, name: &str, revision: u64, row: &Row) -> rusqlite::Result<bool> {
+    const REVISION: &str = "SELECT revision FROM documents WHERE name = ?1";
+    const REPLACE: &str =
+        "INSERT OR REPLACE INTO documents (name, revision, key_id, sealed) VALUES (?1, ?2, ?3, ?4)";
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let found: Option<u64> = transaction.query_row(REVISION, [name], |row| row.get(0)).optional()?;
+    if found.unwrap_or(0) != revision {
+        return Ok(false);
+    }
+    transaction.execute(REPLACE, params![name, row.revision, row.key_id, row.sealed])?;
+    transaction.commit()?;
+    Ok(true)
+}
+
+/// A negative revision, or a value of another type, was not written by this program.
+fn classify(error: rusqlite::Error) -> TableError {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
+    match error {
+        FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) => {
+            TableError::InvalidValue(error.into())
+        }
+        error => TableError::Failed(error.into()),
+    }
+}

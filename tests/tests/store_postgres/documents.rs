@@ -1,0 +1,72 @@
+//! Encrypted documents in the database.
+
+use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
+use storage::{PostgresStore, SealedDocuments, SealedError, SealingKey};
+use tests::postgres::TestDatabase;
+
+use super::host;
+
+async fn documents(host: &PostgresStore, key: &str) -> Result<SealedDocuments, SealedError> {
+    host.documents(SealingKey::new(&SecretString::from(key))).await
+}
+
+fn content(text: &str) -> SecretSlice<u8> {
+    text.as_bytes().to_vec().into()
+}
+
+async fn read(documents: &SealedDocuments, name: &str) -> Option<(u64, String)> {
+    let document = documents.read(name).await.unwrap()?;
+    Some((document.revision, String::from_utf8(document.content.expose_secret().to_vec()).unwrap()))
+}
+
+#[tokio::test]
+async fn document_of_one_host_is_read_by_another() {
+    let Some(database) = TestDatabase::create() else { return };
+    let (first, second) = (host(&database).await, host(&database).await);
+    let ours = documents(&first, "the key of the hosts").await.unwrap();
+    let theirs = documents(&second, "the key of the hosts").await.unwrap();
+    assert_eq!(read(&ours, "a").await, None);
+    ours.write("a", 0, content("our needle")).await.unwrap();
+    assert_eq!(read(&theirs, "a").await, Some((1, "our needle".to_owned())));
+    for revision in [0, 2, u64::MAX] {
+        let error = theirs.write("a", revision, content("theirs")).await.unwrap_err();
+        assert!(matches!(&error, SealedError::Conflict(name) if name == "a"), "{error}");
+    }
+    theirs.write("a", 1, content("theirs")).await.unwrap();
+    assert_eq!(read(&ours, "a").await, Some((2, "theirs".to_owned())));
+    ours.remove("a").await.unwrap();
+    assert_eq!(read(&theirs, "a").await, None);
+}
+
+#[tokio::test]
+async fn document_of_another_key_is_refused() {
+    let Some(database) = TestDatabase::create() else { return };
+    let host = host(&database).await;
+    let ours = documents(&host, "the key of the hosts").await.unwrap();
+    ours.write("a", 0, content("a needle")).await.unwrap();
+    let error = documents(&host, "another key").await.unwrap_err();
+    assert!(matches!(&error, SealedError::WrongKey(_)), "{error}");
+    assert_eq!(database.execute("SELECT position('needle'::bytea IN sealed) FROM documents"), "0");
+}
+
+#[tokio::test]
+async fn changed_document_is_damaged() {
+    let Some(database) = TestDatabase::create() else { return };
+    let host = host(&database).await;
+    let ours = documents(&host, "the key of the hosts").await.unwrap();
+    for change in [
+        "UPDATE documents SET revision = 2 WHERE name = 'a'",
+        "UPDATE documents SET revision = -1 WHERE name = 'a'",
+        "UPDATE documents SET sealed = (SELECT sealed FROM documents WHERE name = 'b') WHERE name = 'a'",
+        "UPDATE documents SET sealed = '' WHERE name = 'a'",
+        "UPDATE documents SET sealed = decode(repeat('00', 20000000), 'hex') WHERE name = 'a'",
+        "UPDATE documents SET sealed = set_byte(sealed, 14, get_byte(sealed, 14) # 1) WHERE name = 'a'",
+    ] {
+        database.execute("DELETE FROM documents");
+        ours.write("a", 0, content("content")).await.unwrap();
+        ours.write("b", 0, content("other")).await.unwrap();
+        database.execute(change);
+        let error = ours.read("a").await.unwrap_err();
+        assert!(matches!(error, SealedError::Damaged { .. }), "{change}: {error}");
+    }
+}
