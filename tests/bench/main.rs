@@ -15,6 +15,7 @@ mod figure;
 mod list;
 mod load;
 mod report;
+mod serve;
 mod server;
 mod shell;
 mod ssh;
@@ -39,7 +40,7 @@ const GROUP_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 type BenchmarkGroup = (&'static str, fn(BenchmarkReport) -> BoxFuture<'static, ()>);
 
 /// The groups in the order of a complete run.
-const GROUPS: [BenchmarkGroup; 9] = [
+const GROUPS: [BenchmarkGroup; 10] = [
     ("shell", |report| shell::measure(report).boxed()),
     ("server", |report| server::measure(report).boxed()),
     ("load", |report| load::measure(report).boxed()),
@@ -48,6 +49,7 @@ const GROUPS: [BenchmarkGroup; 9] = [
     ("store", |report| store::measure(report).boxed()),
     ("list", |report| list::measure(report).boxed()),
     ("steps", |report| steps::measure(report).boxed()),
+    ("serve", |report| serve::measure(report).boxed()),
     ("ssh", |report| ssh::measure(report).boxed()),
 ];
 

@@ -1,5 +1,5 @@
 //! Events appended per second, each committed before the next one of its conversation, so that it survives a `kill -9` or, on
-//! the disk, a power cut. Also the delay until a subscriber of the log receives them.
+//! the disk, a power cut; by two hosts in one PostgreSQL database, which syncs. Also the delay until a subscriber of the log receives them.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use engine::events::{EventLog, EventStore};
 use protocol::action::RunAction;
 use protocol::{Action, ConversationId, Event, EventId, EventSource, Timestamp};
-use storage::{Durability, SqliteStore};
+use storage::postgres::PostgresOptions;
+use storage::{Durability, PostgresStore, SqliteStore};
+use tests::postgres::{PostgresServer, TestDatabase};
 
 use super::figure::{Figure, quantile_ms};
 use super::report::BenchmarkReport;
@@ -51,6 +53,33 @@ pub(crate) async fn measure(report: BenchmarkReport) {
             .with_floor(synced),
         Figure::above("the same on the disk, by 64 at once", many, "events/s", 10_000.0).with_floor(synced),
     ]);
+    match PostgresServer::start_with(5432, |_| vec!["fsync=on".into()]) {
+        Some(server) => {
+            let rate = two_hosts(&TestDatabase::on(Arc::new(server)), many_events).await;
+            let name = "PostgreSQL: events appended by 64 conversations of two hosts";
+            report.add(Figure::above(name, rate, "events/s", 5000.0).with_floor(synced));
+        }
+        None => report.skip("store", "PostgreSQL is not installed"),
+    }
+}
+
+/// Returns the events appended per second by two hosts, each with a half of the conversations and their leases.
+async fn two_hosts(database: &TestDatabase, events: u64) -> f64 {
+    let open = async || PostgresStore::open(&database.address(), PostgresOptions::default()).await.unwrap();
+    let hosts = [Arc::new(open().await), Arc::new(open().await)];
+    let mut leases = Vec::new();
+    let mut appends = Vec::new();
+    for number in 0..MANY {
+        let (host, id) = (&hosts[number as usize % 2], format!("of-hosts-{number}").parse().unwrap());
+        leases.push(host.leases().acquire(&id).await.unwrap().expect("nobody else has it"));
+        appends.push(append(Arc::clone(host), id, events / MANY));
+    }
+    let started = Instant::now();
+    let appending: Vec<_> = appends.into_iter().map(tokio::spawn).collect();
+    for task in appending {
+        task.await.unwrap();
+    }
+    per_second(events, started.elapsed())
 }
 
 fn count(report: &BenchmarkReport, full: u64) -> u64 {
@@ -72,7 +101,7 @@ async fn rate(store: &Arc<SqliteStore>, name: &str, conversations: u64, events: 
     per_second(events, started.elapsed())
 }
 
-async fn append(store: Arc<SqliteStore>, conversation: ConversationId, events: u64) {
+async fn append<S: EventStore>(store: Arc<S>, conversation: ConversationId, events: u64) {
     for id in 0..events {
         store.append(&conversation, &[event(id)]).await.unwrap();
     }

@@ -154,6 +154,11 @@ impl HostServer {
         }
     }
 
+    /// Returns the id of its process.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills the server, as a crash does.
     pub fn kill(mut self) {
         self.child.kill().unwrap();

@@ -9,6 +9,7 @@ pub mod model_server;
 pub mod own_engine;
 pub mod postgres;
 pub mod sandbox_contract;
+pub mod server_sent_events;
 pub mod sshd;
 pub mod store_contract;
 pub mod tcp_proxy;

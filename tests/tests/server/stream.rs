@@ -6,6 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
 use tests::host_server::{HostServer, is_state};
+use tests::server_sent_events::ServerSentEvents;
 
 use super::socket_io::packages;
 
@@ -28,19 +29,11 @@ asyncio.run(main())
 
 /// Reads server-sent events until the agent waits for the user. Returns `{type, id, data}` of each.
 async fn server_sent_events(server: &HostServer, path: &str) -> Vec<Value> {
-    let mut response = server.request(Method::GET, path).send().await.unwrap();
-    assert_eq!(response.status(), 200);
-    let (mut messages, mut text) = (Vec::new(), String::new());
+    let mut events = ServerSentEvents::new(server.request(Method::GET, path).send().await.unwrap());
+    let mut messages = Vec::new();
     loop {
-        let chunk = tokio::time::timeout(TEST_TIMEOUT, response.chunk()).await.expect("the stream continues");
-        text.push_str(std::str::from_utf8(&chunk.unwrap().expect("the stream is open")).unwrap());
-        while let Some((message, rest)) = text.split_once("\n\n") {
-            let field = |name: &str| message.lines().find_map(|line| line.strip_prefix(name));
-            let data: Option<Value> = field("data: ").map(|data| serde_json::from_str(data).unwrap());
-            messages.push(json!({"type": field("event: "), "id": field("id: "), "data": data}));
-            text = rest.to_owned();
-        }
-        if messages.iter().any(|message| message["type"] == "waiting") {
+        messages.push(events.next().await);
+        if messages.last().is_some_and(|message| message["type"] == "waiting") {
             return messages;
         }
     }

@@ -4,7 +4,6 @@ mod broken_connections;
 mod closing;
 mod documents;
 mod leases;
-mod rate;
 mod schema;
 mod takeover;
 mod tls;
