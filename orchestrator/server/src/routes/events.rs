@@ -27,8 +27,8 @@ const REQUESTED_STATES: [AgentState; 5] = [
     AgentState::UserRejected,
 ];
 
-/// Number of events per read of the store.
-const READ_SIZE: u64 = 256;
+/// Maximum number of events per read of the store.
+const MAX_READ_SIZE: u64 = 256;
 
 /// Returns a page of events.
 #[utoipa::path(get, path = "/api/conversations/{id}/events",
@@ -44,14 +44,16 @@ pub(super) async fn page(
     let end = conversations.event_count(&id).await?;
     let last = query.end_id.map_or(end, |last| last.saturating_add(1).min(end));
     let (mut events, mut range) = (Vec::new(), query.start_id..last);
+    // Most pages select all events. Those that do not read on in larger steps.
+    let mut read_size = query.limit as u64 + 1;
     while !range.is_empty() && events.len() <= query.limit {
         let (from, count) = if query.reverse {
-            let from = range.end.saturating_sub(READ_SIZE).max(range.start);
+            let from = range.end.saturating_sub(read_size).max(range.start);
             let count = range.end - from;
             range.end = from;
             (from, count)
         } else {
-            let count = READ_SIZE.min(range.end - range.start);
+            let count = read_size.min(range.end - range.start);
             let from = range.start;
             range.start += count;
             (from, count)
@@ -61,6 +63,7 @@ pub(super) async fn page(
             read.reverse();
         }
         events.extend(read.iter().filter_map(|event| selection.select(event)));
+        read_size = (read_size * 2).min(MAX_READ_SIZE);
     }
     let has_more = events.len() > query.limit;
     events.truncate(query.limit);
