@@ -1,5 +1,7 @@
 //! Errors of the API, and the one table of their status codes.
 
+use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use accounts::AccountError;
@@ -143,6 +145,11 @@ impl ApiError {
                 | ConversationsError::Conversation(ConversationError::Log(_, StoreError::LeaseLost { .. })) => {
                     (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$TAKEN_OVER")
                 }
+                ConversationsError::Store(StoreError::Full { .. })
+                | ConversationsError::Conversation(ConversationError::Log(_, StoreError::Full { .. })) => {
+                    STORAGE_FULL
+                }
+                ConversationsError::Host(HostError::Failed(error)) if is_full(error.as_ref()) => STORAGE_FULL,
                 ConversationsError::Conversation(
                     ConversationError::Log(..) | ConversationError::Panicked(_),
                 )
@@ -174,6 +181,16 @@ impl ApiError {
         };
         ErrorBody::new(code, message, field)
     }
+}
+
+const STORAGE_FULL: (StatusCode, &str) = (StatusCode::INSUFFICIENT_STORAGE, "SERVER$STORAGE_FULL");
+
+/// Whether an error, or one of its causes, is that a disk has no space left.
+fn is_full(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::StorageFull)
+    })
 }
 
 impl From<PortError> for ApiError {
@@ -229,7 +246,7 @@ fn workspace_status(error: &WorkspaceError) -> (StatusCode, &'static str) {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.status();
-        if status == StatusCode::INTERNAL_SERVER_ERROR {
+        if matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::INSUFFICIENT_STORAGE) {
             tracing::error!(code, error = &self as &dyn std::error::Error, "cannot serve a request");
         }
         let mut response = (status, Json(self.body(code))).into_response();

@@ -240,7 +240,7 @@ async fn resume_interrupted(
     takeover_interval: Option<Duration>,
 ) -> std::convert::Infallible {
     conversations.resume_interrupted(takeover_interval).await;
-    std::future::pending().await
+    conversations.resume_failed().await
 }
 
 /// Loads the configurations of the agents that users can choose.

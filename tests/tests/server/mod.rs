@@ -3,6 +3,7 @@
 mod audit;
 mod feedback;
 mod files;
+mod full_disk;
 mod git;
 mod openapi;
 mod page;

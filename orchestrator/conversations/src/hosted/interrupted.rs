@@ -1,7 +1,8 @@
-//! Resumes conversations whose process ended while their agent worked.
+//! Resumes conversations whose process ended while their agent worked, or whose log could not be appended to.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
@@ -13,6 +14,9 @@ use crate::{ConversationFilter, ConversationStatus, ConversationsError};
 
 /// Delay before the next attempt while the maximum number of conversations runs, or the store is not available.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Interval at which conversations are resumed whose log could not be appended to.
+const FAILED_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Delay before a conversation is tried again that cannot be resumed. Doubles with each attempt.
 const MIN_FAILURE_DELAY: Duration = Duration::from_secs(10);
@@ -46,6 +50,34 @@ impl HostedConversations {
                 Some(interval) => sleep(interval).await,
                 None if is_complete => return,
                 None => sleep(RETRY_DELAY).await,
+            }
+        }
+    }
+
+    /// Resumes the conversations of this process that were closed because their log could not be appended to, for example because the
+    /// disk was full. Never returns. Not needed next to [`resume_interrupted`](Self::resume_interrupted) with an interval.
+    pub async fn resume_failed(self: &Arc<Self>) -> Infallible {
+        let mut failures = Failures::default();
+        loop {
+            sleep(FAILED_INTERVAL).await;
+            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            failures.0.retain(|id, _| failed.contains(id));
+            for id in failed {
+                if failures.is_waiting(&id) {
+                    continue;
+                }
+                match self.start(&id).await {
+                    Ok(()) => {
+                        tracing::info!(conversation = %id, "resumed a conversation whose log had failed");
+                    }
+                    Err(ConversationsError::Unknown(_) | ConversationsError::Locked(_)) => {}
+                    Err(error) => {
+                        tracing::debug!(conversation = %id, error = &error as &dyn std::error::Error, "its log fails");
+                        failures.add(id);
+                        continue;
+                    }
+                }
+                self.failed.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
             }
         }
     }

@@ -6,11 +6,12 @@ mod idle;
 mod interrupted;
 mod slots;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use engine::conversation::State;
+use engine::conversation::{ConversationError, State};
+use engine::events::StoreError;
 use futures_util::stream::{self, StreamExt as _};
 use protocol::action::MessageAction;
 use protocol::record::FeedbackGiven;
@@ -59,6 +60,8 @@ pub struct HostedConversations {
     options: HostingOptions,
     /// One for each conversation that may run.
     slots: Arc<Slots>,
+    /// Conversations that were closed because their log could not be appended to.
+    failed: Mutex<BTreeSet<ConversationId>>,
     /// One lock per conversation that is being changed. A blocking mutex, because it is never held across an await.
     changing: Mutex<BTreeMap<ConversationId, Weak<tokio::sync::Mutex<()>>>>,
     tasks: TaskTracker,
@@ -78,6 +81,7 @@ impl HostedConversations {
             factory,
             options,
             slots,
+            failed: Mutex::default(),
             changing: Mutex::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -354,8 +358,22 @@ impl HostedConversations {
         if state.is_some_and(|state| is_stored(&state)) {
             return Ok(());
         }
-        self.conversations.close(id, CloseReason::AtRest).await?;
+        self.close_failed(id).await?;
         Err(ConversationsError::NotRunning(id.clone()))
+    }
+
+    /// Closes a conversation that is at rest or has failed, and returns why it failed. One whose log could not be appended to is
+    /// resumed later: see [`resume_failed`](Self::resume_failed).
+    async fn close_failed(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+        let closed = self.conversations.close(id, CloseReason::AtRest).await;
+        if let Err(ConversationsError::Conversation(ConversationError::Log(
+            _,
+            StoreError::Full { .. } | StoreError::Storage { .. },
+        ))) = &closed
+        {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+        }
+        closed.map(drop)
     }
 
     /// Returns the right to run a conversation of an owner. If the maximum number runs, closes the one that has waited longest for
@@ -407,7 +425,7 @@ impl HostedConversations {
         if !self.conversations.is_at_rest(id) {
             return false;
         }
-        if let Err(error) = self.conversations.close(id, CloseReason::AtRest).await {
+        if let Err(error) = self.close_failed(id).await {
             tracing::warn!(conversation = %id, error = &error as &dyn std::error::Error, "closed a failed conversation");
         }
         true

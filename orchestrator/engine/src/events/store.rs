@@ -128,6 +128,15 @@ pub enum StoreError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The storage has no space left. A retry succeeds once it has.
+    #[error("cannot {operation}: the storage is full")]
+    Full {
+        /// The operation and its subject.
+        operation: &'static str,
+        /// The cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The storage itself failed.
     #[error("cannot {operation}")]
     Storage {
