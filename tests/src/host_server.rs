@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use reqwest::{Method, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
+use rustls::RootCertStore;
 use serde_json::Value;
 
 use crate::glovebox::Home;
@@ -48,10 +49,13 @@ impl HostServer {
         let key = std::fs::read_to_string(home.path().join(".glovebox/server-key")).unwrap();
         // A closed pipe would end the server.
         std::thread::spawn(move || lines.for_each(drop));
-        let tls = tls::http_client("http").unwrap();
-        let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
-        let client = client.tls_backend_preconfigured(tls).build();
-        Self { child, url, key: key.trim().to_owned(), client: client.unwrap() }
+        Self { child, url, key: key.trim().to_owned(), client: client(RootCertStore::empty()) }
+    }
+
+    /// Makes requests trust these roots.
+    pub fn trusting(mut self, roots: RootCertStore) -> Self {
+        self.client = client(roots);
+        self
     }
 
     /// Starts a request with the key.
@@ -184,6 +188,12 @@ impl Drop for HostServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn client(roots: RootCertStore) -> reqwest::Client {
+    let tls = tls::client(roots, &[b"http/1.1"]).unwrap();
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    client.tls_backend_preconfigured(tls).build().unwrap()
 }
 
 /// Whether an event reports that the agent has this state.

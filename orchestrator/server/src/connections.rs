@@ -1,9 +1,10 @@
 //! Accepts connections, and serves each in its own task until it ends or the server shuts down.
 //!
 //! Not `axum::serve`: it sets no timer, without which a client may send the head of a request for as long as it likes, and it
-//! bounds no number of connections.
+//! admission no number of connections.
 
 mod counted_stream;
+mod handshake;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +17,9 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -25,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client_address::Peer;
 use counted_stream::CountedStream;
+use handshake::{HandshakeLimits, Handshakes};
 
 /// Further connections wait in the socket's queue.
 const MAX_CONNECTIONS: usize = 4096;
@@ -45,14 +49,29 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Time for open requests to end at shutdown.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Accepts connections until `shutdown` is cancelled.
-pub(crate) async fn accept(router: Router, listener: TcpListener, shutdown: CancellationToken) {
-    accept_with(Arc::new(Semaphore::new(MAX_CONNECTIONS)), router, listener, shutdown).await;
+/// What connections are accepted with.
+struct Admission {
+    /// One for each connection.
+    permits: Arc<Semaphore>,
+    /// `None` for plain connections.
+    handshakes: Option<Handshakes>,
+}
+
+/// Accepts connections until `shutdown` is cancelled: with TLS if there is a configuration, else plain ones.
+pub(crate) async fn accept(
+    router: Router,
+    listener: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+    shutdown: CancellationToken,
+) {
+    let handshakes = tls.map(|config| Handshakes::new(config, HandshakeLimits::default()));
+    let admission = Admission { permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)), handshakes };
+    accept_with(admission, router, listener, shutdown).await;
 }
 
 /// Accepts connections, each with a permit.
 async fn accept_with(
-    permits: Arc<Semaphore>,
+    admission: Admission,
     router: Router,
     listener: TcpListener,
     shutdown: CancellationToken,
@@ -63,10 +82,15 @@ async fn accept_with(
         let (stream, address) = tokio::select! {
             () = shutdown.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accept_one(&listener, &permits) => accepted,
+            accepted = accept_one(&listener, &admission.permits) => accepted,
         };
-        let peer = Peer { address, is_tls: false };
-        connections.spawn(serve(service.clone(), stream, peer, shutdown.clone()));
+        let (service, shutdown) = (service.clone(), shutdown.clone());
+        match admission.handshakes.clone() {
+            Some(handshakes) => {
+                connections.spawn(serve_encrypted(handshakes, service, stream, address, shutdown))
+            }
+            None => connections.spawn(serve(service, stream, Peer { address, is_tls: false }, shutdown)),
+        };
     }
     let ended = async { while connections.join_next().await.is_some() {} };
     if timeout(SHUTDOWN_GRACE_PERIOD, ended).await.is_err() {
@@ -106,9 +130,27 @@ fn configure(stream: &TcpStream) {
     }
 }
 
-async fn serve(
+async fn serve_encrypted(
+    handshakes: Handshakes,
     service: TowerToHyperService<Router>,
     stream: CountedStream,
+    address: SocketAddr,
+    shutdown: CancellationToken,
+) {
+    let accepted = tokio::select! {
+        accepted = handshakes.accept(stream) => accepted,
+        () = shutdown.cancelled() => return,
+    };
+    match accepted {
+        Ok(stream) => serve(service, stream, Peer { address, is_tls: true }, shutdown).await,
+        // Not a warning: any client can cause it.
+        Err(error) => tracing::debug!(%error, %address, "a TLS handshake failed"),
+    }
+}
+
+async fn serve(
+    service: TowerToHyperService<Router>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
     shutdown: CancellationToken,
 ) {
@@ -156,7 +198,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (permits, shutdown) = (Arc::new(Semaphore::new(2)), CancellationToken::new());
-        tokio::spawn(accept_with(Arc::clone(&permits), router, listener, shutdown.clone()));
+        let admission = Admission { permits: Arc::clone(&permits), handshakes: None };
+        tokio::spawn(accept_with(admission, router, listener, shutdown.clone()));
 
         let mut client = TcpStream::connect(address).await.unwrap();
         let head = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\

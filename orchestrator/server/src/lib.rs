@@ -55,6 +55,7 @@ use std::sync::Arc;
 use accounts::{AccountStore, AuditStore};
 use conversations::{HostedConversations, UserProfiles};
 use git_providers::GitClient;
+use rustls::ServerConfig as TlsConfig;
 use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -117,9 +118,14 @@ impl Server {
         Self { state: Arc::new(ServerState::new(conversations, profiles, accounts, audit, config)) }
     }
 
-    /// Serves requests until `shutdown` is cancelled. Then ends the streams, completes open requests within a grace period, and
-    /// returns. The conversations keep running.
-    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
+    /// Serves requests until `shutdown` is cancelled: with TLS if there is a configuration. Then ends the streams, completes open
+    /// requests within a grace period, and returns. The conversations keep running.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        tls: Option<Arc<TlsConfig>>,
+        shutdown: CancellationToken,
+    ) {
         let router = routes::router(Arc::clone(&self.state));
         let streams = self.state.streams.clone();
         let ending = shutdown.clone();
@@ -128,6 +134,6 @@ impl Server {
             ending.cancelled().await;
             streams.cancel();
         };
-        tokio::join!(connections::accept(router, listener, shutdown), end_streams);
+        tokio::join!(connections::accept(router, listener, tls, shutdown), end_streams);
     }
 }

@@ -17,17 +17,31 @@ pub(super) struct Interrupts {
     forced_exit: AbortHandle,
 }
 
+/// What SIGHUP does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hangup {
+    /// Interrupts, because the terminal was closed.
+    Interrupts,
+    /// Does not interrupt: the program has another use for it.
+    Ignored,
+}
+
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
-    has_hung_up: bool,
+    /// Whether further hang-ups do not interrupt.
+    ignores_hangup: bool,
 }
 
 impl Interrupts {
     pub(super) fn listen() -> std::io::Result<Self> {
-        let forced_exit = tokio::spawn(force_exit(Signals::listen()?));
-        Ok(Self { signals: Signals::listen()?, forced_exit: forced_exit.abort_handle() })
+        Self::listen_with(Hangup::Interrupts)
+    }
+
+    pub(super) fn listen_with(hangup: Hangup) -> std::io::Result<Self> {
+        let forced_exit = tokio::spawn(force_exit(Signals::listen(hangup)?));
+        Ok(Self { signals: Signals::listen(hangup)?, forced_exit: forced_exit.abort_handle() })
     }
 
     /// Waits for the next interrupt. Cancel-safe.
@@ -53,12 +67,12 @@ async fn force_exit(mut signals: Signals) {
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    fn listen(hangup: Hangup) -> std::io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
-            has_hung_up: false,
+            ignores_hangup: hangup == Hangup::Ignored,
         })
     }
 
@@ -67,7 +81,7 @@ impl Signals {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
             // Both the kernel and the shell may send SIGHUP, which must not count as a second interrupt.
-            _ = self.hangup.recv(), if !self.has_hung_up => self.has_hung_up = true,
+            _ = self.hangup.recv(), if !self.ignores_hangup => self.ignores_hangup = true,
         }
     }
 }

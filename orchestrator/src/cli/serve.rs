@@ -1,8 +1,10 @@
 //! `glovebox serve`: serves conversations to V0's clients.
 
+mod certificate;
+mod serving;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +18,11 @@ use server::{
     TrustedProxies,
 };
 use tokio::net::TcpListener;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
+use self::certificate::CertificateArguments;
+use self::serving::Serving;
 use super::duration_argument;
-use super::interrupts::Interrupts;
+use super::interrupts::{Hangup, Interrupts};
 use super::trusted_config;
 use super::{BackendOptions, prepare, print};
 use crate::compose::{self, ServerKey, Stores, UserConfigs};
@@ -48,13 +50,16 @@ pub(super) struct ServeArguments {
     #[arg(long = "allow-host", value_name = "NAME")]
     allowed_hosts: Vec<String>,
 
-    /// URL of programs in sandboxes that listen on a port, with * for PORT-CONVERSATION. By default http://*.localhost, at the
-    /// port of this server.
+    #[command(flatten)]
+    certificate: CertificateArguments,
+
+    /// URL of programs in sandboxes that listen on a port, with * for PORT-CONVERSATION. By default http://*.localhost, or
+    /// https:// with a certificate, at the port of this server.
     #[arg(long, value_name = "URL", value_parser = PortHosts::parse)]
     port_url: Option<PortHosts>,
 
     /// URL at which the other hosts of the same --store reach this one, such as http://10.0.0.5:3000. They forward requests for its
-    /// conversations to it. By default http:// and the address of --listen, if that is not 0.0.0.0.
+    /// conversations to it. By default http:// or https:// and the address of --listen, if that is not 0.0.0.0.
     #[arg(long, value_name = "URL", value_parser = OtherHosts::parse_url)]
     host_url: Option<String>,
 
@@ -109,9 +114,6 @@ fn parse_rate(text: &str) -> Result<RateLimit, &'static str> {
     rate.map(|rate| RateLimit(Some(rate))).ok_or("expected a number from 1, or off")
 }
 
-/// Time for conversations to close when the server ends. What is not closed by then is recovered as after a crash.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
-
 /// Built-in agents that users can choose, besides those of the configuration.
 const BUILT_IN_AGENTS: [&str; 4] = [
     AgentDefinition::CODE_ACT,
@@ -124,14 +126,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let overrides = arguments.backend.overrides(overrides);
     let overrides = Overrides { model: arguments.model, ..overrides };
     let (config, state_dir) = prepare(&overrides).await?;
-    // Errors of the configuration are reported now, not for each conversation.
-    compose::agent(&config)?;
-    if let Err(error) = compose::check_model(&config) {
-        print::warning(&format!("{error}, or configure one for all users"));
-    }
-    if let Some(folder) = &arguments.page_folder {
-        check_page(folder)?;
-    }
+    check(&config, arguments.page_folder.as_deref())?;
     let key = ServerKey::load(&state_dir)?;
     let close_delay = config.sandbox.close_delay;
     let max_running_per_user = config.max_concurrent_conversations;
@@ -139,13 +134,18 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let listener = listener
         .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
     let address = listener.local_addr()?;
-    let stores = Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address)).await?;
+    let certificate = arguments.certificate.load()?;
+    let scheme = if certificate.is_some() { "https" } else { "http" };
+    let own_url = format!("{scheme}://{address}");
+    let stores =
+        Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address, &own_url)).await?;
     let accounts = stores.accounts().await?;
     let addresses = AddressPolicy::new(arguments.allowed_addresses);
     let git = git_client(addresses.clone(), arguments.git_apis)?;
     let configs = user_configs(config, &overrides, addresses)?;
     let profiles = Arc::new(UserProfiles::new(stores.profiles().await?, Arc::new(configs.clone())));
-    let mut interrupts = Interrupts::listen()?;
+    let hangup = if certificate.is_some() { Hangup::Ignored } else { Hangup::Interrupts };
+    let interrupts = Interrupts::listen_with(hangup)?;
     let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
     let choices = choices(&configs);
     let conversations = HostedConversations::new(
@@ -153,12 +153,14 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         Arc::new(compose::ConfiguredFactory::new(configs, Arc::clone(&profiles), state_dir)),
         options,
     );
-    print_address(address, &key)?;
+    print_address(&own_url, &key)?;
     let server_config = ServerConfig {
         key: key.secret,
         allowed_hosts: AllowedHosts::new(arguments.allowed_hosts),
         choices,
-        port_hosts: arguments.port_url.unwrap_or_else(|| PortHosts::localhost(address.port())),
+        port_hosts: arguments
+            .port_url
+            .unwrap_or_else(|| PortHosts::localhost(certificate.is_some(), address.port())),
         trusted_proxies: TrustedProxies::new(arguments.trusted_proxies),
         request_rate: arguments.rate_limit.0,
         other_hosts: stores.takeover_interval().map(|_| other_hosts()).transpose()?,
@@ -167,43 +169,13 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     };
     let server =
         Server::new(Arc::clone(&conversations), profiles, accounts.users, accounts.audit, server_config);
-    let shutdown = CancellationToken::new();
-    let mut serving = std::pin::pin!(server.serve(listener, shutdown.clone()));
-    tokio::select! {
-        () = &mut serving => {}
-        never = resume_interrupted(&conversations, stores.takeover_interval()) => match never {},
-        () = interrupts.next() => shutdown.cancel(),
-    }
-    let ending = end(serving, &conversations, stores, arguments.drain_timeout);
-    tokio::select! {
-        () = ending => Ok(Exit::Finished),
-        () = interrupts.next() => Ok(Exit::Interrupted),
-    }
-}
-
-/// Lets the calls in flight and the open requests end, then closes the conversations and the stores.
-async fn end(
-    serving: Pin<&mut impl Future<Output = ()>>,
-    conversations: &HostedConversations,
-    stores: Stores,
-    drain_timeout: Duration,
-) {
-    let drained = async { tokio::join!(serving, conversations.drain()) };
-    if timeout(drain_timeout, drained).await.is_err() {
-        tracing::warn!("closing conversations that call a model or a tool server");
-    }
-    let closed = async {
-        conversations.shut_down().await;
-        stores.close().await;
-    };
-    if timeout(CLOSE_TIMEOUT, closed).await.is_err() {
-        tracing::warn!("ending before all conversations are closed");
-    }
+    let drain_timeout = arguments.drain_timeout;
+    Serving { server, listener, certificate, conversations, stores, interrupts, drain_timeout }.run().await
 }
 
 /// Returns where other hosts reach this one. `None` if it is unknown.
-fn host_url(given: Option<String>, address: SocketAddr) -> Option<String> {
-    given.or_else(|| (!address.ip().is_unspecified()).then(|| format!("http://{address}")))
+fn host_url(given: Option<String>, address: SocketAddr, own_url: &str) -> Option<String> {
+    given.or_else(|| (!address.ip().is_unspecified()).then(|| own_url.to_owned()))
 }
 
 fn other_hosts() -> anyhow::Result<OtherHosts> {
@@ -212,8 +184,8 @@ fn other_hosts() -> anyhow::Result<OtherHosts> {
 }
 
 /// Prints the address, and a key that this process has generated.
-fn print_address(address: SocketAddr, key: &ServerKey) -> anyhow::Result<()> {
-    print::line(&format!("listening on http://{address}"))?;
+fn print_address(url: &str, key: &ServerKey) -> anyhow::Result<()> {
+    print::line(&format!("listening on {url}"))?;
     let text = match &key.new_file {
         Some(file) => {
             let secret = key.secret.expose_secret();
@@ -224,6 +196,15 @@ fn print_address(address: SocketAddr, key: &ServerKey) -> anyhow::Result<()> {
     Ok(print::line(&text)?)
 }
 
+/// Reports errors of the configuration now, not for each conversation.
+fn check(config: &Config, page_folder: Option<&Path>) -> anyhow::Result<()> {
+    compose::agent(config)?;
+    if let Err(error) = compose::check_model(config) {
+        print::warning(&format!("{error}, or configure one for all users"));
+    }
+    Ok(page_folder.map_or(Ok(()), check_page)?)
+}
+
 /// Checks that a folder has a page.
 fn check_page(folder: &Path) -> Result<(), UsageError> {
     let page = folder.join("index.html");
@@ -232,15 +213,6 @@ fn check_page(folder: &Path) -> Result<(), UsageError> {
         Ok(_) => Err(UsageError(format!("--static: {} is not a file", page.display()))),
         Err(error) => Err(UsageError(format!("--static: cannot read {}: {error}", page.display()))),
     }
-}
-
-/// Resumes the conversations of an earlier process, and those of other hosts that ended. Never returns.
-async fn resume_interrupted(
-    conversations: &Arc<HostedConversations>,
-    takeover_interval: Option<Duration>,
-) -> std::convert::Infallible {
-    conversations.resume_interrupted(takeover_interval).await;
-    conversations.resume_failed().await
 }
 
 /// Loads the configurations of the agents that users can choose.

@@ -1,12 +1,16 @@
-//! TLS configuration of all clients: rustls on ring, with the machine's root certificates.
+//! TLS configuration of all clients and of the server: rustls on ring, with the machine's root certificates.
 //!
 //! HTTP clients' default configuration fails on a machine without certificates, even for plain HTTP. No process-wide crypto
 //! provider is installed.
+
+mod server_certificate;
 
 use std::sync::Arc;
 
 use rustls::crypto::ring;
 use rustls::{ClientConfig, Error, RootCertStore};
+
+pub use server_certificate::{CertificateError, CertificateFiles, ServerCertificate, server};
 
 /// Loads the machine's root certificates. Not an error if there are none: TLS handshakes fail then.
 pub fn roots() -> RootCertStore {

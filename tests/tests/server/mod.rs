@@ -6,6 +6,7 @@ mod files;
 mod full_disk;
 mod git;
 mod openapi;
+mod operations;
 mod page;
 mod ports;
 mod rate_limit;

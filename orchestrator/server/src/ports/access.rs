@@ -96,7 +96,7 @@ mod tests {
         let signatures = TimedSignatures::new(&SecretString::from("key"));
         let [own, other] = [80, 81].map(|port| SandboxPort { conversation: "a".parse().unwrap(), port });
         let [own, other] = [&own, &other].map(|target| PortAccess { signatures: &signatures, target });
-        let hosts = PortHosts::localhost(3000);
+        let hosts = PortHosts::localhost(false, 3000);
         let credential = Credential::Key("0123456789ab".parse().unwrap());
         let link: Uri = own.link(&hosts, &credential).unwrap().parse().unwrap();
         assert_eq!(own.accept_token(&link), Some(("/".to_owned(), credential.clone())));

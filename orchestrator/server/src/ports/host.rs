@@ -22,8 +22,10 @@ pub(crate) struct SandboxPort {
 
 impl PortHosts {
     /// The names below `localhost`, which browsers resolve to their own machine, at a port of this server.
-    pub fn localhost(port: u16) -> Self {
-        Self { scheme: "http".to_owned(), suffix: ".localhost".to_owned(), port: Some(port) }
+    /// `is_tls` is whether the server has a certificate.
+    pub fn localhost(is_tls: bool, port: u16) -> Self {
+        let scheme = if is_tls { "https" } else { "http" };
+        Self { scheme: scheme.to_owned(), suffix: ".localhost".to_owned(), port: Some(port) }
     }
 
     /// Parses a URL in which `*` stands for `{port}-{conversation}`, such as `https://*.sandboxes.example.org`.
@@ -93,8 +95,14 @@ mod tests {
 
     #[test]
     fn url_of_a_port_is_found_again() {
-        let local = PortHosts::localhost(3000);
+        let local = PortHosts::localhost(false, 3000);
         assert_eq!(local.url(&target(80, "a-b1")).unwrap(), "http://80-a-b1.localhost:3000");
+        assert!(
+            PortHosts::localhost(true, 1)
+                .url(&target(80, "a"))
+                .unwrap()
+                .starts_with("https://80-a.localhost:1")
+        );
         let remote = PortHosts::parse("https://*.Sandboxes.example.org/").unwrap();
         assert_eq!(remote.url(&target(65535, "a")).unwrap(), "https://65535-a.sandboxes.example.org");
         for hosts in [local, remote] {
@@ -106,7 +114,7 @@ mod tests {
 
     #[test]
     fn other_hosts_are_no_ports() {
-        let hosts = PortHosts::localhost(3000);
+        let hosts = PortHosts::localhost(false, 3000);
         for host in [
             "localhost:3000",
             "80.localhost",

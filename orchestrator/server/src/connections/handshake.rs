@@ -1,0 +1,116 @@
+//! Handshakes of TLS, which clients that have sent no key may start and leave unfinished.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::counted_stream::CountedStream;
+
+/// Bounds of handshakes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HandshakeLimits {
+    /// Time for a handshake, and for its turn.
+    pub(super) timeout: Duration,
+    /// Maximum number of concurrent handshakes. Fewer than the connections, so that unfinished ones do not occupy all.
+    pub(super) max: usize,
+}
+
+impl Default for HandshakeLimits {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(10), max: 1024 }
+    }
+}
+
+/// Performs the handshakes of a server.
+#[derive(Clone)]
+pub(super) struct Handshakes {
+    acceptor: TlsAcceptor,
+    permits: Arc<Semaphore>,
+    timeout: Duration,
+}
+
+impl Handshakes {
+    pub(super) fn new(config: Arc<ServerConfig>, limits: HandshakeLimits) -> Self {
+        let permits = Arc::new(Semaphore::new(limits.max));
+        Self { acceptor: TlsAcceptor::from(config), permits, timeout: limits.timeout }
+    }
+
+    /// Performs a handshake. The connection is closed after an error.
+    pub(super) async fn accept(&self, stream: CountedStream) -> io::Result<TlsStream<CountedStream>> {
+        let handshake = async {
+            // An error means that the semaphore is closed, which it never is.
+            let _permit = self.permits.acquire().await.ok();
+            self.acceptor.accept(stream).await
+        };
+        timeout(self.timeout, handshake).await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::get;
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use rustls::crypto::ring;
+    use rustls::pki_types::PrivateKeyDer;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio_rustls::TlsConnector;
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::{Admission, accept_with};
+    use super::*;
+
+    /// Returns a server's configuration, and a client that trusts it.
+    fn configs() -> (Arc<ServerConfig>, TlsConnector) {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(cert.der().clone()).unwrap();
+        let client = tls::client(roots, &[b"http/1.1"]).unwrap();
+        (Arc::new(server), TlsConnector::from(Arc::new(client)))
+    }
+
+    #[tokio::test]
+    async fn silent_client_is_closed_and_the_server_continues() {
+        let (server, client) = configs();
+        let limits = HandshakeLimits { timeout: Duration::from_millis(200), max: 1 };
+        let router = Router::new().route("/", get(async || "hello"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, shutdown) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let handshakes = Handshakes::new(server, limits);
+        let admission = Admission { permits: Arc::new(Semaphore::new(8)), handshakes: Some(handshakes) };
+        let accepting = tokio::spawn(accept_with(admission, router, listener, shutdown.clone()));
+
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        let mut plain = TcpStream::connect(address).await.unwrap();
+        plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+        let mut answer = Vec::new();
+        // An alert, or a reset.
+        let _ = plain.read_to_end(&mut answer).await;
+        assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut stream = client.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("hello"), "{response}");
+        shutdown.cancel();
+        accepting.await.unwrap();
+    }
+}

@@ -1,0 +1,3 @@
+//! What an operator needs: TLS with files that are replaced, probes, metrics, a base path.
+
+mod tls;
