@@ -32,7 +32,21 @@ pub enum DeleteMode {
     Force,
 }
 
+/// An id without a conversation.
+const NO_CONVERSATION: &str = "store-check";
+
 impl Conversations {
+    /// Checks that the store responds. May take as long as its retries do.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Store`].
+    pub async fn check_store(&self) -> Result<(), ConversationsError> {
+        if let Ok(id) = NO_CONVERSATION.parse() {
+            self.store.find(&id).await?;
+        }
+        Ok(())
+    }
+
     /// Compares a replay with its trajectory. Returns the actions whose observations differ.
     ///
     /// # Errors

@@ -48,6 +48,8 @@ pub(crate) enum ApiError {
         "cannot reach the host that runs the conversation: if it has ended, another one takes over within a minute"
     )]
     OtherHost,
+    #[error("the event store does not respond in time")]
+    StoreUnavailable,
     #[error("there is no such route")]
     NoRoute,
     #[error("the route has no such method")]
@@ -87,6 +89,7 @@ impl ApiError {
             Self::Account(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
             Self::OtherHost => (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$HOST_UNREACHABLE"),
+            Self::StoreUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "SERVER$STORE_UNAVAILABLE"),
             Self::NoRoute => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
             Self::NoPortCookie => (StatusCode::UNAUTHORIZED, "AUTH$NO_PORT_COOKIE"),
             Self::ProgramTimeout => (StatusCode::GATEWAY_TIMEOUT, "SANDBOX$TIMEOUT"),

@@ -29,6 +29,7 @@
 
 mod audit;
 mod auth;
+mod cached;
 mod client_address;
 mod connections;
 mod cookies;
@@ -42,6 +43,7 @@ mod page;
 mod ports;
 mod proxy;
 mod rate_limit;
+mod resources;
 mod routes;
 mod signature;
 mod socket_io;

@@ -15,14 +15,19 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
+use crate::cached::Cached;
 use crate::error::ApiError;
 use crate::failed_attempts::FailedAttempts;
 use crate::rate_limit::RateLimits;
+use crate::resources::{ResourceMeter, Resources};
 use crate::signature::TimedSignatures;
 use crate::{AllowedHosts, Choices, OtherHosts, PortHosts, ServerConfig, TrustedProxies};
 
 /// Interval at which the credentials of open streams and sockets are checked.
 const REVOCATION_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Interval of measurements that clients without a key can request.
+const OPEN_MEASUREMENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of workspaces that are downloaded concurrently.
 const MAX_DOWNLOADS: usize = 8;
@@ -43,6 +48,10 @@ pub(crate) struct ServerState {
     pub(crate) git: GitClient,
     pub(crate) page_folder: Option<PathBuf>,
     pub(crate) started_at: Instant,
+    /// Whether the event store responds.
+    pub(crate) store_check: Cached<bool>,
+    pub(crate) resource_meter: ResourceMeter,
+    pub(crate) resources: Cached<Resources>,
     /// Time of the last request with a key, in seconds since the start.
     last_request_secs: AtomicU64,
     /// Ends all streams and sockets when it is cancelled.
@@ -95,6 +104,9 @@ impl ServerState {
             git,
             page_folder,
             started_at: Instant::now(),
+            store_check: Cached::new(OPEN_MEASUREMENT_INTERVAL),
+            resource_meter: ResourceMeter::new(),
+            resources: Cached::new(OPEN_MEASUREMENT_INTERVAL),
             last_request_secs: AtomicU64::new(0),
             streams: CancellationToken::new(),
             downloads: Arc::new(Semaphore::new(MAX_DOWNLOADS)),

@@ -1,3 +1,4 @@
 //! What an operator needs: TLS with files that are replaced, probes, metrics, a base path.
 
+mod probes;
 mod tls;

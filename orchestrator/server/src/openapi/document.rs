@@ -32,6 +32,7 @@ pub(crate) struct Bytes(Vec<u8>);
         docs,
         health::alive,
         health::health,
+        health::ready,
         health::server_info,
         options::models,
         options::agents,

@@ -1,12 +1,21 @@
 //! The server's health and usage. These routes need no key.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use conversations::ConversationsError;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
+use crate::error::ApiError;
+use crate::resources::Resources;
 use crate::state::ServerState;
+
+/// Time for the event store to respond.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reports that the server responds.
 #[utoipa::path(get, path = "/alive", security(()),
@@ -22,12 +31,39 @@ pub(super) async fn health() -> Json<&'static str> {
     Json("OK")
 }
 
+/// Reports whether the server can serve conversations: its event store responds within a second, and it is not shutting down.
+#[utoipa::path(get, path = "/ready", security(()),
+    responses((status = 200, description = "It can", body = Object),
+        (status = 503, description = "It cannot, with the reason's code", body = protocol::client_api::ErrorBody)))]
+pub(super) async fn ready(State(state): State<Arc<ServerState>>) -> Result<Json<Value>, ApiError> {
+    if state.streams.is_cancelled() {
+        return Err(ConversationsError::ShuttingDown.into());
+    }
+    let check = async {
+        let checked = timeout(STORE_TIMEOUT, state.conversations.conversations().check_store()).await;
+        if let Ok(Err(error)) = &checked {
+            tracing::warn!(error = error as &dyn std::error::Error, "the event store does not respond");
+        }
+        matches!(checked, Ok(Ok(())))
+    };
+    match state.store_check.get(check).await {
+        true => Ok(Json(json!({"status": "ok"}))),
+        false => Err(ApiError::StoreUnavailable),
+    }
+}
+
 /// Returns uptime and idle time, in seconds, and the use of resources.
 #[utoipa::path(get, path = "/server_info", security(()),
     responses((status = 200, description = "The use", body = Object)))]
 pub(super) async fn server_info(State(state): State<Arc<ServerState>>) -> Json<Value> {
     let uptime = state.started_at.elapsed().as_secs_f64();
-    let running = state.conversations.conversations().running().len();
     let idle_time = state.idle_time().as_secs_f64();
-    Json(json!({"uptime": uptime, "idle_time": idle_time, "resources": {"running_conversations": running}}))
+    let resources = state.resources.get(read_resources(&state)).await;
+    Json(json!({"uptime": uptime, "idle_time": idle_time, "resources": resources}))
+}
+
+async fn read_resources(state: &ServerState) -> Resources {
+    let meter = state.resource_meter.clone();
+    // Blocking, because a network file system may be slow to report its usage.
+    spawn_blocking(move || meter.read()).await.unwrap_or_default()
 }

@@ -84,6 +84,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
     router
         .route("/alive", get(health::alive))
         .route("/health", get(health::health))
+        .route("/ready", get(health::ready))
         .route("/server_info", get(health::server_info))
         .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/docs", get(openapi::docs))
