@@ -5,6 +5,7 @@ mod compose;
 mod config;
 mod exit;
 mod input_file;
+mod metrics;
 mod redacted_stderr;
 mod resolved_path;
 mod terminal_input;

@@ -50,6 +50,10 @@ pub(crate) enum ApiError {
     OtherHost,
     #[error("the event store does not respond in time")]
     StoreUnavailable,
+    #[error("the key is not the operator's")]
+    NotOperator,
+    #[error("cannot write the metrics")]
+    Metrics,
     #[error("there is no such route")]
     NoRoute,
     #[error("the route has no such method")]
@@ -85,8 +89,9 @@ impl ApiError {
             Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MANY_REQUESTS"),
             Self::TooManyWrongKeys(_) => (StatusCode::TOO_MANY_REQUESTS, "AUTH$TOO_MANY_WRONG_KEYS"),
             Self::ReadOnlyKey => (StatusCode::FORBIDDEN, "AUTH$READ_ONLY_KEY"),
+            Self::NotOperator => (StatusCode::FORBIDDEN, "AUTH$NOT_OPERATOR"),
             // Of those, only failures of the store can occur here.
-            Self::Account(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
+            Self::Account(_) | Self::Metrics => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
             Self::OtherHost => (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$HOST_UNREACHABLE"),
             Self::StoreUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "SERVER$STORE_UNAVAILABLE"),

@@ -36,6 +36,7 @@ mod cookies;
 mod error;
 mod extract;
 mod failed_attempts;
+mod metrics;
 mod openapi;
 mod origin;
 mod other_hosts;
@@ -63,6 +64,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use client_address::{InvalidNetwork, ProxyNetwork, TrustedProxies};
+pub use metrics::{ServedRequest, ServerMetrics, ServerUsage};
 pub use origin::AllowedHosts;
 pub use other_hosts::OtherHosts;
 pub use ports::PortHosts;
@@ -88,6 +90,8 @@ pub struct ServerConfig {
     pub other_hosts: Option<OtherHosts>,
     /// The client of git providers, which users' tokens are sent with.
     pub git: GitClient,
+    /// Collects and writes the metrics.
+    pub metrics: Arc<dyn ServerMetrics>,
     /// Folder of a web page to serve from the same origin. `None` for the API alone.
     pub page_folder: Option<PathBuf>,
 }

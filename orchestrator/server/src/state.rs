@@ -21,7 +21,7 @@ use crate::failed_attempts::FailedAttempts;
 use crate::rate_limit::RateLimits;
 use crate::resources::{ResourceMeter, Resources};
 use crate::signature::TimedSignatures;
-use crate::{AllowedHosts, Choices, OtherHosts, PortHosts, ServerConfig, TrustedProxies};
+use crate::{AllowedHosts, Choices, OtherHosts, PortHosts, ServerConfig, ServerMetrics, TrustedProxies};
 
 /// Interval at which the credentials of open streams and sockets are checked.
 const REVOCATION_INTERVAL: Duration = Duration::from_secs(5);
@@ -46,6 +46,7 @@ pub(crate) struct ServerState {
     pub(crate) failed_attempts: FailedAttempts,
     pub(crate) other_hosts: Option<OtherHosts>,
     pub(crate) git: GitClient,
+    pub(crate) metrics: Arc<dyn ServerMetrics>,
     pub(crate) page_folder: Option<PathBuf>,
     pub(crate) started_at: Instant,
     /// Whether the event store responds.
@@ -86,6 +87,7 @@ impl ServerState {
             request_rate,
             other_hosts,
             git,
+            metrics,
             page_folder,
         } = config;
         Self {
@@ -102,6 +104,7 @@ impl ServerState {
             failed_attempts: FailedAttempts::default(),
             other_hosts,
             git,
+            metrics,
             page_folder,
             started_at: Instant::now(),
             store_check: Cached::new(OPEN_MEASUREMENT_INTERVAL),
@@ -158,6 +161,11 @@ impl ServerState {
     /// Returns the number of open streams and sockets of a conversation.
     pub(crate) fn connection_count(&self, conversation: &ConversationId) -> usize {
         self.change_connections(|connections| connections.get(conversation).copied().unwrap_or_default())
+    }
+
+    /// Returns the number of all open streams and sockets.
+    pub(crate) fn stream_count(&self) -> usize {
+        self.change_connections(|connections| connections.values().sum())
     }
 
     fn change_connections<T>(&self, change: impl FnOnce(&mut BTreeMap<ConversationId, usize>) -> T) -> T {

@@ -28,6 +28,7 @@ use super::{BackendOptions, prepare, print};
 use crate::compose::{self, ServerKey, Stores, UserConfigs};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
+use crate::metrics::Metrics;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -146,11 +147,18 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let profiles = Arc::new(UserProfiles::new(stores.profiles().await?, Arc::new(configs.clone())));
     let hangup = if certificate.is_some() { Hangup::Ignored } else { Hangup::Interrupts };
     let interrupts = Interrupts::listen_with(hangup)?;
+    let pool_stores = stores.clone();
+    let metrics = Metrics::new(Box::new(move || pool_stores.pool_usage()));
     let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
     let choices = choices(&configs);
     let conversations = HostedConversations::new(
-        stores.conversations().await?,
-        Arc::new(compose::ConfiguredFactory::new(configs, Arc::clone(&profiles), state_dir)),
+        stores.conversations_of(metrics.store(stores.events().await?)),
+        Arc::new(compose::ConfiguredFactory::new(
+            configs,
+            Arc::clone(&profiles),
+            state_dir,
+            Arc::clone(&metrics),
+        )),
         options,
     );
     print_address(&own_url, &key)?;
@@ -165,6 +173,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         request_rate: arguments.rate_limit.0,
         other_hosts: stores.takeover_interval().map(|_| other_hosts()).transpose()?,
         git,
+        metrics,
         page_folder: arguments.page_folder,
     };
     let server =

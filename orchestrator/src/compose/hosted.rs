@@ -22,6 +22,7 @@ use super::{
 };
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::UsageError;
+use crate::metrics::Metrics;
 use crate::redacted_stderr;
 use crate::workspace::{self, WorkspaceFolder};
 use crate::writable;
@@ -32,11 +33,17 @@ pub(crate) struct ConfiguredFactory {
     configs: UserConfigs,
     profiles: Arc<UserProfiles>,
     state_dir: StateDir,
+    metrics: Arc<Metrics>,
 }
 
 impl ConfiguredFactory {
-    pub(crate) fn new(configs: UserConfigs, profiles: Arc<UserProfiles>, state_dir: StateDir) -> Self {
-        Self { configs, profiles, state_dir }
+    pub(crate) fn new(
+        configs: UserConfigs,
+        profiles: Arc<UserProfiles>,
+        state_dir: StateDir,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { configs, profiles, state_dir, metrics }
     }
 
     /// Loads what the owner of a conversation has stored.
@@ -119,7 +126,8 @@ impl ConfiguredFactory {
         answered: usize,
     ) -> anyhow::Result<ConversationParts> {
         redacted_stderr::set_redactor(redactor(config)?);
-        let models = Models::new(config, answered, CallMode::Live)?;
+        let mode = CallMode::Metered(self.metrics.models().clone());
+        let models = Models::new(config, answered, mode)?;
         let spec = conversation_spec(config, id, started);
         // A server has no user to ask about files that the sandbox could write.
         if let Some(file) = writable::check(config, &spec)?.first() {
@@ -127,7 +135,8 @@ impl ConfiguredFactory {
                 format!("the sandbox could write {}, which this machine trusts", file.file.path.display());
             return Err(UsageError(text).into());
         }
-        parts(config, &self.state_dir, &models, agent, spec)
+        let parts = parts(config, &self.state_dir, &models, agent, spec)?;
+        Ok(ConversationParts { provider: self.metrics.provider(Arc::clone(&parts.provider)), ..parts })
     }
 }
 

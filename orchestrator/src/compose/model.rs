@@ -12,6 +12,7 @@ use super::secrets::recording_redaction;
 use crate::config::{Config, LlmSettings};
 use crate::exit::UsageError;
 use crate::input_file;
+use crate::metrics::ModelMetrics;
 
 /// Prefix of a model name that is the path of a file with responses.
 const SCRIPTED: &str = "scripted:";
@@ -34,6 +35,8 @@ pub(crate) struct Models {
 #[derive(Clone)]
 pub(crate) enum CallMode {
     Live,
+    /// Calls reach the provider, and are measured.
+    Metered(ModelMetrics),
     /// Calls reach the provider, and are written to the folder with secrets redacted.
     Record(PathBuf, RecordingRedaction),
     /// Calls are answered from a recording. Nothing is sent.
@@ -116,6 +119,7 @@ impl CallMode {
     fn wrap(&self, llm: impl FnOnce() -> anyhow::Result<Arc<dyn Llm>>) -> anyhow::Result<Arc<dyn Llm>> {
         Ok(match self {
             Self::Live => llm()?,
+            Self::Metered(metrics) => metrics.measure(llm()?),
             Self::Record(folder, redaction) => {
                 Arc::new(RecordingLlm::new(llm()?, folder, redaction.clone())?)
             }

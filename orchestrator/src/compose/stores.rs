@@ -11,7 +11,7 @@ use conversations::{ConversationLock, ConversationLocks, Conversations, HostErro
 use engine::events::EventStore;
 use protocol::ConversationId;
 use secrecy::ExposeSecret as _;
-use storage::postgres::{LeaseTiming, PostgresOptions};
+use storage::postgres::{LeaseTiming, PoolUsage, PostgresOptions};
 use storage::{Durability, PostgresStore, SealedDocuments, SqliteAccounts};
 
 use super::StateDir;
@@ -119,6 +119,11 @@ impl Stores {
     /// Returns how often this host looks for conversations of hosts that ended. `None` if no other host can have some.
     pub(crate) fn takeover_interval(&self) -> Option<Duration> {
         self.shared.as_ref().map(|_| self.lease_duration / 9)
+    }
+
+    /// Returns the use of the connections to the database. `None` if there is none.
+    pub(crate) fn pool_usage(&self) -> Option<PoolUsage> {
+        self.shared.as_ref().map(|shared| shared.pool_usage())
     }
 
     /// Writes what is queued, and releases the leases of conversations that no longer run. Without this, other hosts wait until

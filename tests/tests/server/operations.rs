@@ -1,4 +1,5 @@
 //! What an operator needs: TLS with files that are replaced, probes, metrics, a base path.
 
+mod metrics;
 mod probes;
 mod tls;

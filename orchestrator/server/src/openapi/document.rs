@@ -12,7 +12,7 @@ use crate::routes::{
     conversations, events, files, git, health, knowledge, options, ports, secrets, settings, upload,
     workspace_git,
 };
-use crate::stream;
+use crate::{metrics, stream};
 
 /// Not JSON.
 #[derive(ToSchema)]
@@ -34,6 +34,7 @@ pub(crate) struct Bytes(Vec<u8>);
         health::health,
         health::ready,
         health::server_info,
+        metrics::metrics,
         options::models,
         options::agents,
         options::security_analyzers,

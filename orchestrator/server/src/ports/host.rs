@@ -60,7 +60,7 @@ impl PortHosts {
     }
 
     /// Returns the port that a host name is for. Ignores the port of the authority, which a proxy may change.
-    pub(super) fn find(&self, authority: &Authority) -> Option<SandboxPort> {
+    pub(crate) fn find(&self, authority: &Authority) -> Option<SandboxPort> {
         let host = authority.host().to_ascii_lowercase();
         let (port, conversation) = host.strip_suffix(&self.suffix)?.split_once('-')?;
         let port = port.parse().ok().filter(|port| *port != 0)?;

@@ -30,7 +30,9 @@ use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::state::ServerState;
-use crate::{audit, auth, client_address, openapi, origin, other_hosts, page, rate_limit, socket_io, stream};
+use crate::{
+    audit, auth, client_address, metrics, openapi, origin, other_hosts, page, rate_limit, socket_io, stream,
+};
 
 pub(crate) use events::apply_user_event;
 
@@ -86,6 +88,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
         .route("/server_info", get(health::server_info))
+        .route("/metrics", get(metrics::metrics))
         .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/docs", get(openapi::docs))
         .nest("/api", api)
@@ -114,6 +117,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         // Outside of the headers above, which are for our own content.
         .layer(from_fn_with_state(Arc::clone(&state), crate::ports::serve))
         .layer(CatchPanicLayer::new())
+        .layer(from_fn_with_state(Arc::clone(&state), metrics::record))
         // The query may hold a key, so the span has only the path.
         .layer(TraceLayer::new_for_http().make_span_with(|request: &http::Request<_>| {
             tracing::info_span!("request", method = %request.method(), path = request.uri().path(), client = client_address::Client::find(request.extensions()).map(|client| tracing::field::display(client.address)))

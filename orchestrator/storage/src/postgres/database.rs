@@ -3,6 +3,7 @@
 //! A restart of PostgreSQL closes all connections. Statements that were not sent yet wait up to [`RECONNECT_TIMEOUT`] for the
 //! server. The result of a statement that was sent is unknown then.
 
+use std::ops::Add;
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -81,12 +82,41 @@ fn is_shutdown(code: &SqlState) -> bool {
     [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
 }
 
+/// Use of a pool's connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Number of connections in use.
+    pub used: usize,
+    /// Number of open connections that are not in use.
+    pub idle: usize,
+    /// Number of operations that wait for a connection.
+    pub waiting: usize,
+}
+
+impl Add for PoolUsage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            used: self.used + other.used,
+            idle: self.idle + other.idle,
+            waiting: self.waiting + other.waiting,
+        }
+    }
+}
+
 /// The connections of a store.
 pub(super) struct Database {
     pool: Pool,
 }
 
 impl Database {
+    pub(super) fn usage(&self) -> PoolUsage {
+        let status = self.pool.status();
+        let idle = status.available.min(status.size);
+        PoolUsage { used: status.size - idle, idle, waiting: status.waiting }
+    }
+
     /// Creates the pool and connects once.
     pub(super) async fn connect(
         connector: &Connector,

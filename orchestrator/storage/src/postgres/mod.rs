@@ -47,6 +47,7 @@ pub use accounts::PostgresAccounts;
 use append::FencedBatch;
 use connector::Connector;
 use database::Database;
+pub use database::PoolUsage;
 use documents::DocumentTable;
 use leases::{Fence, LeaseHost};
 pub use leases::{Lease, LeaseTiming, Leases};
@@ -119,6 +120,11 @@ impl PostgresStore {
     pub async fn documents(&self, key: SealingKey) -> Result<SealedDocuments, SealedError> {
         let table = DocumentTable::new(Arc::clone(&self.reads), Arc::clone(&self.writes));
         SealedDocuments::with_table("the database".to_owned(), key, Box::new(table)).await
+    }
+
+    /// Returns the use of all connections of the store's pools.
+    pub fn pool_usage(&self) -> PoolUsage {
+        self.reads.usage() + self.writes.usage()
     }
 
     /// Writes the queued appends, releases the dropped leases and closes the connections. Bounded in time. Later operations fail.
