@@ -7,6 +7,7 @@ use cookie::{Cookie, CookieBuilder, SameSite};
 use http::{HeaderMap, HeaderValue, header};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use crate::BasePath;
 use crate::client_address::Client;
 
 /// Maximum number of tokens that are tried. Pages of a parent domain can set further ones.
@@ -23,14 +24,18 @@ pub(crate) fn build(name: &'static str, value: String, lifetime: Duration) -> Co
 }
 
 /// Returns the cookie of a session with this token. A client with an encrypted connection sends it on such only.
-pub(crate) fn start_session(token: &SecretString, client: Client) -> Cookie<'static> {
-    let cookie = build(SESSION_COOKIE, token.expose_secret().to_owned(), SESSION_LIFETIME);
+pub(crate) fn start_session(token: &SecretString, client: Client, base: &BasePath) -> Cookie<'static> {
+    let cookie = build_session(token.expose_secret().to_owned(), SESSION_LIFETIME, base);
     if client.is_tls { cookie.secure(true).build() } else { cookie.build() }
 }
 
 /// Returns the cookie that removes that of a session.
-pub(crate) fn end_session() -> Cookie<'static> {
-    build(SESSION_COOKIE, String::new(), Duration::ZERO).build()
+pub(crate) fn end_session(base: &BasePath) -> Cookie<'static> {
+    build_session(String::new(), Duration::ZERO, base).build()
+}
+
+fn build_session(value: String, lifetime: Duration, base: &BasePath) -> CookieBuilder<'static> {
+    build(SESSION_COOKIE, value, lifetime).path(base.path().to_owned())
 }
 
 /// Returns the tokens of sessions in the headers, of which a browser has one.
@@ -71,8 +76,9 @@ mod tests {
     #[test]
     fn token_of_a_session_is_found_among_other_cookies() {
         let address = std::net::Ipv4Addr::LOCALHOST.into();
-        let [plain, encrypted] = [false, true]
-            .map(|is_tls| start_session(&SecretString::from("token"), Client { address, is_tls }));
+        let [plain, encrypted] = [false, true].map(|is_tls| {
+            start_session(&SecretString::from("token"), Client { address, is_tls }, &BasePath::default())
+        });
         assert_eq!((plain.secure(), encrypted.secure()), (None, Some(true)));
         let cookie = plain.stripped().to_string();
         let tokens = |text: &str| session_tokens(&headers(text)).collect::<Vec<_>>();

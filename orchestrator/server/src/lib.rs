@@ -29,6 +29,7 @@
 
 mod audit;
 mod auth;
+mod base_path;
 mod cached;
 mod client_address;
 mod connections;
@@ -63,6 +64,7 @@ use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use base_path::{BasePath, InvalidBasePath};
 pub use client_address::{InvalidNetwork, ProxyNetwork, TrustedProxies};
 pub use metrics::{ServedRequest, ServerMetrics, ServerUsage};
 pub use origin::AllowedHosts;
@@ -78,6 +80,8 @@ pub struct ServerConfig {
     pub key: SecretString,
     /// The names under which clients reach this server.
     pub allowed_hosts: AllowedHosts,
+    /// The path below which clients reach this server.
+    pub base_path: BasePath,
     /// Values of the settings that clients can choose.
     pub choices: Choices,
     /// The addresses of ports in sandboxes.

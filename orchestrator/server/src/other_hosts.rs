@@ -15,6 +15,7 @@ use http::{HeaderName, HeaderValue, StatusCode, Uri};
 use protocol::ConversationId;
 use tokio::time::{sleep, timeout};
 
+use crate::base_path::ReceivedUri;
 use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::proxy::{self, Upgrade};
@@ -171,7 +172,8 @@ async fn send(
     address: &str,
     mut request: Request,
 ) -> Result<Response, ForwardError> {
-    let path = uri(&request).path_and_query().map_or("/", |path| path.as_str());
+    let received = request.extensions().get::<ReceivedUri>().map(|uri| &uri.0);
+    let path = received.unwrap_or_else(|| uri(&request)).path_and_query().map_or("/", |path| path.as_str());
     let url = format!("{}{path}", address.trim_end_matches('/'));
     let upgrade = Upgrade::take(&mut request);
     let (parts, body) = request.into_parts();

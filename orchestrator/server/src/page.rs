@@ -98,7 +98,7 @@ async fn find_file(folder: &Path, path: &str) -> Option<PathBuf> {
 async fn page(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
     match auth::find_session(&state, &headers).await {
         Ok(Some(_)) => {}
-        Ok(None) => return Redirect::to("/sign-in").into_response(),
+        Ok(None) => return Redirect::to(&format!("{}/sign-in", state.base_path)).into_response(),
         Err(error) => return error.into_response(),
     }
     let path = state.page_folder.as_deref().unwrap_or(Path::new("")).join("index.html");
@@ -160,8 +160,8 @@ async fn sign_in(
         Err(error) => return Err(error),
     };
     let token = state.authenticator.start_session(&caller).await?;
-    let cookie = cookies::start_session(&token, client).to_string();
-    let response = ([(header::SET_COOKIE, cookie)], Redirect::to("/"));
+    let cookie = cookies::start_session(&token, client, &state.base_path).to_string();
+    let response = ([(header::SET_COOKIE, cookie)], Redirect::to(&format!("{}/", state.base_path)));
     Ok((Extension(caller), response).into_response())
 }
 
@@ -171,8 +171,8 @@ async fn sign_out(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> 
     for token in cookies::session_tokens(&headers) {
         state.authenticator.end_session(token.as_bytes()).await?;
     }
-    let cookie = cookies::end_session().to_string();
-    let response = ([(header::SET_COOKIE, cookie)], Redirect::to("/sign-in"));
+    let cookie = cookies::end_session(&state.base_path).to_string();
+    let response = ([(header::SET_COOKIE, cookie)], Redirect::to(&format!("{}/sign-in", state.base_path)));
     Ok((caller.map(Extension), response).into_response())
 }
 

@@ -21,7 +21,9 @@ use crate::failed_attempts::FailedAttempts;
 use crate::rate_limit::RateLimits;
 use crate::resources::{ResourceMeter, Resources};
 use crate::signature::TimedSignatures;
-use crate::{AllowedHosts, Choices, OtherHosts, PortHosts, ServerConfig, ServerMetrics, TrustedProxies};
+use crate::{
+    AllowedHosts, BasePath, Choices, OtherHosts, PortHosts, ServerConfig, ServerMetrics, TrustedProxies,
+};
 
 /// Interval at which the credentials of open streams and sockets are checked.
 const REVOCATION_INTERVAL: Duration = Duration::from_secs(5);
@@ -39,6 +41,7 @@ pub(crate) struct ServerState {
     pub(crate) audit: AuditLog,
     pub(crate) signatures: TimedSignatures,
     pub(crate) allowed_hosts: AllowedHosts,
+    pub(crate) base_path: BasePath,
     pub(crate) choices: Choices,
     pub(crate) port_hosts: PortHosts,
     pub(crate) trusted_proxies: TrustedProxies,
@@ -81,6 +84,7 @@ impl ServerState {
         let ServerConfig {
             key,
             allowed_hosts,
+            base_path,
             choices,
             port_hosts,
             trusted_proxies,
@@ -97,6 +101,7 @@ impl ServerState {
             audit: AuditLog::new(audit),
             signatures: TimedSignatures::new(&key),
             allowed_hosts,
+            base_path,
             choices,
             port_hosts,
             trusted_proxies,

@@ -14,7 +14,7 @@ use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy, BaseUrl, BaseUrls, GitClient, RequestLimits};
 use secrecy::ExposeSecret as _;
 use server::{
-    AllowedHosts, Choices, OtherHosts, PortHosts, ProxyNetwork, RequestRate, Server, ServerConfig,
+    AllowedHosts, BasePath, Choices, OtherHosts, PortHosts, ProxyNetwork, RequestRate, Server, ServerConfig,
     TrustedProxies,
 };
 use tokio::net::TcpListener;
@@ -72,6 +72,10 @@ pub(super) struct ServeArguments {
     /// repeated or lost if they take longer.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration_argument::parse)]
     drain_timeout: Duration,
+
+    /// Path below which all routes are, such as /glovebox, for a reverse proxy that does not remove it.
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    base_path: BasePath,
 
     /// Network of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed. Can be repeated.
     #[arg(long = "trusted-proxy", value_name = "NETWORK")]
@@ -161,10 +165,11 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         )),
         options,
     );
-    print_address(&own_url, &key)?;
+    print_address(&format!("{own_url}{}", arguments.base_path), &key)?;
     let server_config = ServerConfig {
         key: key.secret,
         allowed_hosts: AllowedHosts::new(arguments.allowed_hosts),
+        base_path: arguments.base_path,
         choices,
         port_hosts: arguments
             .port_url

@@ -1,5 +1,6 @@
 //! What an operator needs: TLS with files that are replaced, probes, metrics, a base path.
 
+mod base_path;
 mod metrics;
 mod probes;
 mod tls;

@@ -5,16 +5,18 @@
 mod document;
 mod page;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::Json;
+use axum::extract::State;
 use axum::response::{Html, IntoResponse as _, Response};
 use http::header;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::state::ServerState;
 pub(crate) use document::Bytes;
 
-/// The same for every server of this version.
+/// The same for every server of this version, without its base path.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document::document);
 
 /// The page of [`DOCUMENT`].
@@ -26,8 +28,10 @@ const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-u
 /// Returns this document.
 #[utoipa::path(get, path = "/api/openapi.json", security(()),
     responses((status = 200, description = "The document", body = Object)))]
-pub(crate) async fn openapi() -> Json<&'static Value> {
-    Json(&DOCUMENT)
+pub(crate) async fn openapi(State(state): State<Arc<ServerState>>) -> Json<Value> {
+    let mut document = DOCUMENT.clone();
+    document["servers"] = json!([{"url": state.base_path.path()}]);
+    Json(document)
 }
 
 /// Returns a page that shows this document.

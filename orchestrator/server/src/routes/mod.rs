@@ -31,7 +31,8 @@ use tower_http::trace::TraceLayer;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{
-    audit, auth, client_address, metrics, openapi, origin, other_hosts, page, rate_limit, socket_io, stream,
+    audit, auth, base_path, client_address, metrics, openapi, origin, other_hosts, page, rate_limit,
+    socket_io, stream,
 };
 
 pub(crate) use events::apply_user_event;
@@ -83,7 +84,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         Some(_) => page::router(&state),
         None => Router::new().fallback(no_route),
     };
-    router
+    let router = router
         .route("/alive", get(health::alive))
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
@@ -123,7 +124,9 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
             tracing::info_span!("request", method = %request.method(), path = request.uri().path(), client = client_address::Client::find(request.extensions()).map(|client| tracing::field::display(client.address)))
         }))
         .layer(from_fn_with_state(Arc::clone(&state), client_address::identify))
-        .with_state(state)
+        .with_state(Arc::clone(&state));
+    // A router chooses the route before its layers, so the path is changed in front of it.
+    Router::new().fallback_service(router).layer(from_fn_with_state(state, base_path::remove))
 }
 
 async fn no_route() -> ApiError {
