@@ -2,6 +2,7 @@
 
 mod certificate;
 mod serving;
+mod systemd;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ On ^C or SIGTERM the server takes no requests any more, waits for the models and
 conversations. Their sandboxes are kept, and commands continue in them. The next start resumes those whose agent was at work, as
 after a crash. A second ^C ends the waiting.")]
 pub(super) struct ServeArguments {
-    /// Address to listen on; 0.0.0.0:PORT for all networks.
+    /// Address to listen on; 0.0.0.0:PORT for all networks. A socket that systemd passes is used instead.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:3000")]
     listen: SocketAddr,
 
@@ -128,6 +129,7 @@ const BUILT_IN_AGENTS: [&str; 4] = [
 ];
 
 pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
+    let inherited = systemd::inherited_socket()?;
     let overrides = arguments.backend.overrides(overrides);
     let overrides = Overrides { model: arguments.model, ..overrides };
     let (config, state_dir) = prepare(&overrides).await?;
@@ -135,9 +137,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let key = ServerKey::load(&state_dir)?;
     let close_delay = config.sandbox.close_delay;
     let max_running_per_user = config.max_concurrent_conversations;
-    let listener = TcpListener::bind(arguments.listen).await;
-    let listener = listener
-        .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
+    let listener = systemd::listen(inherited, arguments.listen).await?;
     let address = listener.local_addr()?;
     let certificate = arguments.certificate.load()?;
     let scheme = if certificate.is_some() { "https" } else { "http" };

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::certificate::Certificate;
+use super::systemd;
 use crate::cli::interrupts::Interrupts;
 use crate::compose::Stores;
 use crate::exit::Exit;
@@ -40,12 +41,14 @@ impl Serving {
         let tls = certificate.as_ref().map(Certificate::server_config).transpose()?;
         let shutdown = CancellationToken::new();
         let mut serving = std::pin::pin!(server.serve(listener, tls, shutdown.clone()));
+        systemd::notify_ready();
         tokio::select! {
             () = &mut serving => {}
             never = resume_interrupted(&conversations, stores.takeover_interval()) => match never {},
             never = reload_when_changed(&mut certificate) => match never {},
             () = interrupts.next() => shutdown.cancel(),
         }
+        systemd::notify_stopping();
         let ending = end(serving, &conversations, stores, drain_timeout);
         tokio::select! {
             () = ending => Ok(Exit::Finished),
