@@ -45,6 +45,7 @@ mod page;
 mod ports;
 mod proxy;
 mod rate_limit;
+mod request_log;
 mod resources;
 mod routes;
 mod signature;

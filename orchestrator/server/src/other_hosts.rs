@@ -141,7 +141,7 @@ fn uri(request: &Request) -> &Uri {
 }
 
 /// Returns the conversation that a request is for.
-fn conversation(uri: &Uri) -> Option<ConversationId> {
+pub(crate) fn conversation(uri: &Uri) -> Option<ConversationId> {
     if uri.path().starts_with(socket_io::PATH) {
         let mut query = form_urlencoded::parse(uri.query()?.as_bytes());
         return query.find(|(name, _)| name == "conversation_id")?.1.parse().ok();

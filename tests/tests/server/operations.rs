@@ -1,7 +1,8 @@
-//! What an operator needs: TLS with files that are replaced, probes, metrics, a base path.
+//! What an operator needs: HTTPS, probes, metrics, the log, a base path, and files to deploy the server.
 
 mod base_path;
 mod deploy;
+mod log;
 mod metrics;
 mod probes;
 mod tls;

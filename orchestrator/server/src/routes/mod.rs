@@ -19,7 +19,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use http::{HeaderValue, header};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -32,7 +32,7 @@ use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{
     audit, auth, base_path, client_address, metrics, openapi, origin, other_hosts, page, rate_limit,
-    socket_io, stream,
+    request_log, socket_io, stream,
 };
 
 pub(crate) use events::apply_user_event;
@@ -119,10 +119,8 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&state), crate::ports::serve))
         .layer(CatchPanicLayer::new())
         .layer(from_fn_with_state(Arc::clone(&state), metrics::record))
-        // The query may hold a key, so the span has only the path.
-        .layer(TraceLayer::new_for_http().make_span_with(|request: &http::Request<_>| {
-            tracing::info_span!("request", method = %request.method(), path = request.uri().path(), client = client_address::Client::find(request.extensions()).map(|client| tracing::field::display(client.address)))
-        }))
+        .layer(TraceLayer::new_for_http().make_span_with(request_log::span))
+        .layer(from_fn(request_log::assign_id))
         .layer(from_fn_with_state(Arc::clone(&state), client_address::identify))
         .with_state(Arc::clone(&state));
     // A router chooses the route before its layers, so the path is changed in front of it.

@@ -1,0 +1,43 @@
+//! The span of each request, and its id, with which a client can name a request to the operator.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use http::{HeaderName, HeaderValue};
+use tracing::Span;
+use uuid::Uuid;
+
+use crate::client_address::Client;
+use crate::other_hosts;
+
+/// The header of a response with the id of its request.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The id of a request. Not the client's choice, because an operator searches for it.
+#[derive(Debug, Clone)]
+struct RequestId(String);
+
+/// Assigns an id to a request. A response of another host, or of a program in a sandbox, may have one already.
+pub(crate) async fn assign_id(mut request: Request, next: Next) -> Response {
+    let id = Uuid::now_v7().simple().to_string();
+    let header = HeaderValue::from_str(&id);
+    request.extensions_mut().insert(RequestId(id));
+    let mut response = next.run(request).await;
+    if let Ok(header) = header {
+        response.headers_mut().entry(REQUEST_ID).or_insert(header);
+    }
+    response
+}
+
+/// Creates the span of a request. The query may hold a key, so the span has only the path.
+pub(crate) fn span<B>(request: &http::Request<B>) -> Span {
+    let (uri, extensions) = (request.uri(), request.extensions());
+    tracing::info_span!(
+        "request",
+        id = extensions.get::<RequestId>().map(|id| display(&id.0)),
+        method = %request.method(),
+        path = uri.path(),
+        conversation = other_hosts::conversation(uri).map(display),
+        client = Client::find(extensions).map(|client| display(client.address)),
+    )
+}
