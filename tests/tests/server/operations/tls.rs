@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::json;
 use tests::glovebox::{Home, TEST_TIMEOUT, finish};
 use tests::host_server::{HostServer, is_state};
+use tests::postgres::PostgresServer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -107,6 +108,31 @@ async fn conversation_runs_over_https() {
     assert!(hosts["hosts"].as_object().unwrap().keys().all(|url| url.starts_with("https://")), "{hosts}");
     server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
     server.terminate();
+    home.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn other_host_is_reached_over_https() {
+    let Some(database) = PostgresServer::start() else { return };
+    let address = database.address(&database.create_database());
+    let home = Home::new();
+    let certificate = renew(&home);
+    let model = home.script(&json!([finish()]));
+    let start = || {
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local", "--rate-limit", "off"];
+        let files = ["--tls-cert", "chain.pem", "--tls-key", "key.pem", "--store", &address, "-l", &model];
+        let mut command = home.glovebox(&[&arguments[..], &files].concat());
+        command.env("SSL_CERT_FILE", home.path().join("chain.pem"));
+        HostServer::from_command(&home, &mut command).trusting(roots(std::slice::from_ref(&certificate)))
+    };
+    let [first, second] = [start(), start()];
+    let id = first.create("Finish.").await;
+    first.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    // Only the first one can stop it.
+    let stopped = second.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    assert_eq!(stopped["conversation_status"], "STOPPED");
+    first.terminate();
+    second.terminate();
     home.assert_nothing_runs();
 }
 
