@@ -148,7 +148,7 @@ impl ConversationFactory for ConfiguredFactory {
         request: ConversationRequest,
     ) -> Result<NewConversation, HostError> {
         let profile = self.profile(request.owner.as_ref()).await?;
-        let config = self.configs.for_new(&profile)?;
+        let config = self.configs.for_new(&profile, request.agent.as_deref())?;
         self.new_conversation(config, &profile.git_tokens, claim, request).map_err(host_error)
     }
 

@@ -66,10 +66,10 @@ impl UserConfigs {
         invariant.into_iter().chain([DECLARED_RISK]).map(str::to_owned).collect()
     }
 
-    /// The configuration of a new conversation.
-    pub(super) fn for_new(&self, profile: &UserProfile) -> Result<Config, HostError> {
+    /// The configuration of a new conversation, with an agent or else that of the user's settings.
+    pub(super) fn for_new(&self, profile: &UserProfile, agent: Option<&str>) -> Result<Config, HostError> {
         let settings = profile.settings.clone().unwrap_or_default();
-        let agent = chosen(settings.agent.as_deref()).unwrap_or(&self.operators.agent.stored_name);
+        let agent = agent.or(chosen(settings.agent.as_deref())).unwrap_or(&self.operators.agent.stored_name);
         self.compose(profile, &settings, agent, None)
     }
 

@@ -51,6 +51,8 @@ pub trait ConversationFactory: Send + Sync {
 pub struct ConversationRequest {
     /// The user who owns it, and with whose settings it is composed. `None` for the operator.
     pub owner: Option<UserId>,
+    /// The agent. `None` for that of the owner's settings.
+    pub agent: Option<String>,
     /// The first message. If there is none, the agent waits for it.
     pub message: Option<MessageAction>,
     /// Instructions for the agent that precede the message.

@@ -5,6 +5,8 @@ mod factory;
 mod idle;
 mod interrupted;
 mod slots;
+mod stop_on_drop;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -29,6 +31,7 @@ use slots::{Occupied, Owner, Slot, Slots};
 
 pub use event_stream::EventStream;
 pub use factory::{ComposedConversation, ConversationFactory, ConversationRequest};
+pub use turn::{Turn, TurnEnd, TurnOutcome, TurnUpdate};
 
 /// Time for an agent to stop before its conversation is closed without waiting for it.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);

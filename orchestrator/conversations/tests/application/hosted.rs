@@ -51,7 +51,11 @@ impl ConversationFactory for GreeterFactory {
 }
 
 /// A server's conversations in a store that outlives it.
-fn hosted(store: &Arc<MemoryStore>, max_running: usize, close_delay: Duration) -> Arc<HostedConversations> {
+pub(super) fn hosted(
+    store: &Arc<MemoryStore>,
+    max_running: usize,
+    close_delay: Duration,
+) -> Arc<HostedConversations> {
     let (store, locks) = (Arc::clone(store), Arc::new(ProcessLocks::default()));
     let conversations = Conversations::new(store, locks, Arc::new(NoWorkspaces));
     let options = HostingOptions { max_running, max_running_per_user: 2, close_delay };
@@ -64,7 +68,7 @@ async fn greeting(hosted: &Arc<HostedConversations>) -> ConversationId {
 }
 
 /// Waits until the conversation is at rest in this state.
-async fn until(hosted: &Arc<HostedConversations>, id: &ConversationId, state: AgentState) {
+pub(super) async fn until(hosted: &Arc<HostedConversations>, id: &ConversationId, state: AgentState) {
     let mut stream = hosted.stream(id, EventId::FIRST).await.unwrap();
     loop {
         if let ConversationUpdate::Waiting(waiting) = stream.next().await.unwrap()
@@ -75,7 +79,7 @@ async fn until(hosted: &Arc<HostedConversations>, id: &ConversationId, state: Ag
     }
 }
 
-const LONG: Duration = Duration::from_secs(3600);
+pub(super) const LONG: Duration = Duration::from_secs(3600);
 
 #[tokio::test(start_paused = true)]
 async fn conversation_at_rest_is_closed_and_opened_by_a_message() {

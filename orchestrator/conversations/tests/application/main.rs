@@ -9,6 +9,7 @@ mod embedded;
 mod hosted;
 mod list;
 mod title;
+mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;

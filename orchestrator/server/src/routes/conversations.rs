@@ -106,6 +106,7 @@ fn to_request(
     }
     let mut new = ConversationRequest {
         owner,
+        agent: None,
         message: content.map(|content| MessageAction { content, image_urls, ..Default::default() }),
         instructions: request.conversation_instructions,
         repository: request.repository.filter(|name| !name.is_empty()),

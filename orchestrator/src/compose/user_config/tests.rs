@@ -25,7 +25,7 @@ fn profile(settings: UserSettings) -> UserProfile {
 }
 
 fn compose(file: &str, settings: UserSettings) -> Config {
-    configs(file).for_new(&profile(settings)).unwrap()
+    configs(file).for_new(&profile(settings), None).unwrap()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn agent_is_one_of_those_that_can_be_used() {
         configs("").check(&agent(name)).unwrap();
     }
     assert_eq!(configs("").check(&agent("/etc/passwd")).unwrap_err().field, "agent");
-    assert!(configs("").for_new(&profile(agent("Missing"))).is_err());
+    assert!(configs("").for_new(&profile(agent("Missing")), None).is_err());
 }
 
 #[test]
@@ -109,7 +109,8 @@ fn token_is_for_its_host_and_a_secret_of_commands() {
         ),
     ] {
         let git_tokens = BTreeMap::from([(provider, token(host))]);
-        let config = configs("").for_new(&UserProfile { git_tokens, ..UserProfile::default() }).unwrap();
+        let config =
+            configs("").for_new(&UserProfile { git_tokens, ..UserProfile::default() }, None).unwrap();
         assert_eq!(config.workspace.git_tokens[expected].expose_secret(), credentials);
         assert_eq!(config.secrets[variable].value.expose_secret(), "token-of-user");
     }
