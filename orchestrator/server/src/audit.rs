@@ -19,9 +19,9 @@ use crate::state::ServerState;
 /// Status of an entry whose client was gone before the response.
 const CLIENT_GONE: u16 = 499;
 
-/// The conversation that a request has created. An extension of responses.
+/// The conversation that a request has created, or names in its body. An extension of responses.
 #[derive(Clone)]
-pub(crate) struct Created(pub(crate) ConversationId);
+pub(crate) struct RequestConversation(pub(crate) ConversationId);
 
 /// A wrong key was sent. An extension of responses.
 #[derive(Clone)]
@@ -93,10 +93,10 @@ pub(crate) async fn record(State(state): State<Arc<ServerState>>, request: Reque
     pending.entry = None;
     let extensions = response.extensions();
     if is_change || extensions.get::<WrongKey>().is_some() {
-        let created = extensions.get().map(|Created(id)| id.clone());
+        let other = extensions.get().map(|RequestConversation(id)| id.clone());
         let entry = AuditEntry {
             actor: AuditActor::from(extensions.get::<Caller>()),
-            conversation: entry.conversation.clone().or(created),
+            conversation: entry.conversation.clone().or(other),
             status: Some(response.status().as_u16()),
             ..entry
         };

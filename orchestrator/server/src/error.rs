@@ -74,6 +74,10 @@ pub(crate) enum ApiError {
     Profile(#[from] ProfileError),
     #[error(transparent)]
     Git(#[from] GitError),
+    #[error("model: must be one of GET /v1/models")]
+    UnknownModel,
+    #[error("{reason}")]
+    UnfinishedTurn { code: &'static str, reason: String },
 }
 
 impl ApiError {
@@ -114,6 +118,9 @@ impl ApiError {
                 ProfileError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             },
             Self::Git(error) => git_status(error),
+            Self::UnknownModel => (StatusCode::NOT_FOUND, "model_not_found"),
+            // Not a status that clients send a request again for.
+            Self::UnfinishedTurn { code, .. } => (StatusCode::UNPROCESSABLE_ENTITY, code),
             Self::TooManyDownloads => (StatusCode::TOO_MANY_REQUESTS, "FILE$TOO_MANY_DOWNLOADS"),
             Self::Workspace(error) => workspace_status(error),
             Self::Conversations(error) => match error {
@@ -176,9 +183,10 @@ impl ApiError {
     }
 
     /// The message for the client. The cause of an internal error is only logged.
-    fn body(&self, code: &'static str) -> ErrorBody {
+    pub(crate) fn to_body(&self) -> ErrorBody {
         let field = match self {
             Self::Invalid { field, .. } => Some(field.clone()),
+            Self::UnknownModel => Some("model".to_owned()),
             Self::Profile(ProfileError::Invalid(invalid)) => Some(invalid.field.to_owned()),
             _ => None,
         };
@@ -187,7 +195,7 @@ impl ApiError {
             Self::Git(error @ GitError::Request { source, .. }) => format!("{error}: {source}"),
             error => error.to_string(),
         };
-        ErrorBody::new(code, message, field)
+        ErrorBody::new(self.status().1, message, field)
     }
 }
 
@@ -257,7 +265,10 @@ impl IntoResponse for ApiError {
         if matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::INSUFFICIENT_STORAGE) {
             tracing::error!(code, error = &self as &dyn std::error::Error, "cannot serve a request");
         }
-        let mut response = (status, Json(self.body(code))).into_response();
+        let body = self.to_body();
+        let mut response = (status, Json(&body)).into_response();
+        // For routes whose errors have another format.
+        response.extensions_mut().insert(body);
         if let Self::WrongKey = self {
             response.extensions_mut().insert(WrongKey);
         }

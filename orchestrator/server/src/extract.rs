@@ -30,25 +30,40 @@ pub(crate) struct RequestCaller(pub(crate) Caller);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let body = Bytes::from_request(request, state).await.map_err(|error: BytesRejection| {
-            if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                ApiError::TooLarge
-            } else {
-                ApiError::invalid("body", error)
-            }
-        })?;
-        let body = if body.trim_ascii().is_empty() { Bytes::from_static(b"{}") } else { body };
-        // Serde would accept an array of the fields' values too.
-        if body.trim_ascii_start().first() != Some(&b'{') {
-            return Err(ApiError::invalid("body", "must be a JSON object"));
-        }
-        let mut deserializer = serde_json::Deserializer::from_slice(&body);
-        let value = serde_path_to_error::deserialize(&mut deserializer)
-            .map_err(|error| ApiError::invalid(field_name(error.path(), "body"), error.inner()))?;
-        deserializer.end().map_err(|error| ApiError::invalid("body", error))?;
-        Ok(Self(value))
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let (_, body) = read_body(request).await?;
+        parse_json(&body).map(Self)
     }
+}
+
+/// Reads the whole body of a request, which is bounded.
+pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiError> {
+    let (parts, body) = request.into_parts();
+    let mut request = Request::new(body);
+    // Has the maximum number of bytes.
+    request.extensions_mut().clone_from(&parts.extensions);
+    let body = Bytes::from_request(request, &()).await.map_err(|error: BytesRejection| {
+        if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            ApiError::TooLarge
+        } else {
+            ApiError::invalid("body", error)
+        }
+    })?;
+    Ok((parts, body))
+}
+
+/// Parses a JSON object. An empty body is `{}`.
+pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
+    // Serde would accept an array of the fields' values too.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(ApiError::invalid("body", "must be a JSON object"));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut deserializer)
+        .map_err(|error| ApiError::invalid(field_name(error.path(), "body"), error.inner()))?;
+    deserializer.end().map_err(|error| ApiError::invalid("body", error))?;
+    Ok(value)
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameters<T> {

@@ -1,9 +1,12 @@
-//! The host server: V0's REST API and socket.io, and streams of events, on the application layer.
+//! The host server: V0's REST API and socket.io, streams of events, and OpenAI's API, on the application layer.
 //!
 //! Knows [`conversations`] and the types of [`engine`], and no adapter: the composition root passes [`HostedConversations`]
 //! and the server's [`ServerConfig`]. The routes are in `routes`, their shapes in [`protocol::client_api`].
 //!
-//! Every request to `/api` needs the key of the operator or of a user, or the session of a browser that has signed in with it.
+//! `/v1` is OpenAI's API, in which an agent is a model (`openai`).
+//!
+//! Every request to `/api` and `/v1` needs the key of the operator or of a user, or the session of a browser that has
+//! signed in with it.
 //! A user sees only own conversations and settings: a conversation of another user is answered as one that does not exist, for
 //! which every route uses the extractor `ConversationPath`. The operator sees all conversations. Requests whose
 //! `Host` is not expected are rejected, and so are those from pages of other origins, so that a page in a browser cannot reach a
@@ -38,6 +41,7 @@ mod error;
 mod extract;
 mod failed_attempts;
 mod metrics;
+mod openai;
 mod openapi;
 mod origin;
 mod other_hosts;

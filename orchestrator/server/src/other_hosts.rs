@@ -28,7 +28,7 @@ pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("x-glovebox-for
 /// Time to connect to another host. One that has just ended still holds its conversations for a while.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Time for another host to start its response.
+/// Time for another host to start its response, unless the request has a [`ResponseTimeout`].
 const HEAD_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Interval at which the host of a conversation is checked while its response is awaited.
@@ -37,6 +37,10 @@ const HOLDER_INTERVAL: Duration = Duration::from_secs(2);
 /// Client of the other hosts that share the store.
 #[derive(Debug)]
 pub struct OtherHosts(reqwest::Client);
+
+/// Time for another host to start the response to a request that takes longer than others. An extension of requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResponseTimeout(pub(crate) Duration);
 
 /// Why a request could not be forwarded.
 #[derive(Debug, thiserror::Error)]
@@ -175,6 +179,7 @@ async fn send(
     let received = request.extensions().get::<ReceivedUri>().map(|uri| &uri.0);
     let path = received.unwrap_or_else(|| uri(&request)).path_and_query().map_or("/", |path| path.as_str());
     let url = format!("{}{path}", address.trim_end_matches('/'));
+    let head_timeout = request.extensions().get().map_or(HEAD_TIMEOUT, |ResponseTimeout(timeout)| *timeout);
     let upgrade = Upgrade::take(&mut request);
     let (parts, body) = request.into_parts();
     let mut headers = parts.headers;
@@ -189,7 +194,7 @@ async fn send(
     let body = reqwest::Body::wrap_stream(body.into_data_stream());
     let sending = hosts.0.request(parts.method, url).headers(headers).body(body).send();
     // Only the head: a stream has no end.
-    let response = timeout(HEAD_TIMEOUT, sending).await.map_err(|_| ForwardError::Timeout)??;
+    let response = timeout(head_timeout, sending).await.map_err(|_| ForwardError::Timeout)??;
     Ok(to_response(state, response, upgrade))
 }
 

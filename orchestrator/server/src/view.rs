@@ -4,10 +4,13 @@ use conversations::{ConversationEntry, ConversationStatus};
 use engine::conversation::State;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
 use protocol::record::{ConversationStarted, ConversationTrigger};
-use protocol::{AgentState, ConversationId, Event, EventBody};
+use protocol::{Action, AgentState, ConversationId, Event, EventBody, EventSource};
 use serde_json::Value;
 
 use crate::state::ServerState;
+
+/// Maximum number of characters of an action in a text.
+const MAX_ACTION_EXCERPT: usize = 200;
 
 /// Returns an event as V0's JSON. `None` for records, which V0 does not know.
 pub(crate) fn event(event: &Event) -> Option<Value> {
@@ -19,6 +22,29 @@ pub(crate) fn event(event: &Event) -> Option<Value> {
         event.entry("message").or_insert(Value::Null);
     }
     Some(json)
+}
+
+/// Returns what the agent says to the user with an event. Messages of other agents are not for the user.
+pub(crate) fn agent_text(event: &Event) -> Option<&str> {
+    if event.delegation.is_some() || event.source != EventSource::Agent {
+        return None;
+    }
+    match &event.body {
+        EventBody::Action(Action::Message(message)) => Some(&message.content),
+        EventBody::Action(Action::Finish(finish)) => Some(&finish.final_thought),
+        EventBody::Action(Action::Reject(reject)) => reject.outputs.get("reason")?.as_str(),
+        _ => None,
+    }
+}
+
+/// Returns the kind of an action, and the start of what it is about.
+pub(crate) fn describe_action(action: &Event) -> String {
+    let json = event(action).unwrap_or_default();
+    let kind = json["action"].as_str().unwrap_or_default();
+    let subject =
+        ["command", "code", "path", "url", "name"].iter().find_map(|key| json["args"][key].as_str());
+    let excerpt: String = subject.unwrap_or_default().chars().take(MAX_ACTION_EXCERPT).collect();
+    format!("{kind} {excerpt}").trim_end().to_owned()
 }
 
 /// Whether a conversation runs in this process.

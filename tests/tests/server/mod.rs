@@ -5,6 +5,7 @@ mod feedback;
 mod files;
 mod full_disk;
 mod git;
+mod openai;
 mod openapi;
 mod operations;
 mod page;

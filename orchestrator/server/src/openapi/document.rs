@@ -8,6 +8,7 @@ use utoipa::{OpenApi as _, ToSchema};
 use super::{__path_docs, __path_openapi};
 use crate::auth::KEY_HEADER;
 use crate::cookies::SESSION_COOKIE;
+use crate::openai::{self, OpenAiErrorBody};
 use crate::routes::{
     conversations, events, files, git, health, knowledge, options, ports, secrets, settings, upload,
     workspace_git,
@@ -25,7 +26,8 @@ pub(crate) struct Bytes(Vec<u8>);
     info(
         title = "Glovebox server",
         description = "Conversations with agents that work in sandboxes. The body of an error is an ErrorBody. Events have the \
-                       form of OpenHands V0. Below /socket.io the server speaks socket.io.",
+                       form of OpenHands V0. Below /v1 the server speaks OpenAI's API, and \
+                       below /socket.io it speaks socket.io.",
     ),
     paths(
         openapi,
@@ -80,9 +82,11 @@ pub(crate) struct Bytes(Vec<u8>);
         git::suggested_tasks,
         git::branches,
         git::microagents,
-        git::microagent_content
+        git::microagent_content,
+        openai::models,
+        openai::chat_completions
     ),
-    components(schemas(ErrorBody, OwnerType, RepositorySort, SearchSort, SortOrder, TaskType)),
+    components(schemas(ErrorBody, OpenAiErrorBody, OwnerType, RepositorySort, SearchSort, SortOrder, TaskType)),
     security(("key" = []), ("bearer" = []), ("session" = []))
 )]
 struct Document;
@@ -95,11 +99,14 @@ pub(super) fn document() -> Value {
         "bearer": {"type": "http", "scheme": "bearer"},
         "session": {"type": "apiKey", "in": "cookie", "name": SESSION_COOKIE},
     });
-    let schema = json!({"$ref": "#/components/schemas/ErrorBody"});
-    let error = json!({"description": "An error", "content": {"application/json": {"schema": schema}}});
+    let error_of = |name: &str| {
+        let schema = json!({"$ref": format!("#/components/schemas/{name}")});
+        json!({"description": "An error", "content": {"application/json": {"schema": schema}}})
+    };
     for (path, method, operation) in operations_mut(&mut document) {
         operation["operationId"] = format!("{method} {path}").into();
-        operation["responses"]["default"] = error.clone();
+        let is_openai = path.starts_with("/v1/");
+        operation["responses"]["default"] = error_of(if is_openai { "OpenAiErrorBody" } else { "ErrorBody" });
         operation.as_object_mut().map(|operation| operation.remove("tags"));
         let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
         parameters.into_iter().flatten().for_each(remove_null_type);
@@ -160,6 +167,7 @@ mod tests {
         ] {
             served.extend(routes("/api", source));
         }
+        served.extend(routes("/v1", include_str!("../openai/mod.rs")));
         // One route, because a parameter with slashes cannot be followed by more.
         assert!(served.remove("get /api/user/repository/{*path}"));
         for path in ["microagents", "microagents/content"] {

@@ -20,7 +20,7 @@ use protocol::{ConversationId, Event, UserId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::audit::Created;
+use crate::audit::RequestConversation;
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller};
 use crate::state::ServerState;
@@ -65,14 +65,14 @@ pub(super) async fn create(
     RequestCaller(caller): RequestCaller,
     headers: HeaderMap,
     JsonBody(request): JsonBody<NewConversation>,
-) -> Result<(Extension<Created>, Json<ConversationReply>), ApiError> {
+) -> Result<(Extension<RequestConversation>, Json<ConversationReply>), ApiError> {
     // V0's page sends its key in another header.
     let is_api = headers.contains_key(header::AUTHORIZATION);
     let trigger = if is_api { ConversationTrigger::Api } else { ConversationTrigger::Gui };
     let request = to_request(request, caller.user, trigger)?;
     let id = state.conversations.create(request).await?;
     let status = view::conversation_state(&state, &id);
-    Ok((Extension(Created(id.clone())), Json(ConversationReply::new(id, status))))
+    Ok((Extension(RequestConversation(id.clone())), Json(ConversationReply::new(id, status))))
 }
 
 /// Checks a request for a new conversation. Fields that are not supported are rejected rather than ignored. `trigger` is what

@@ -31,7 +31,7 @@ use tower_http::trace::TraceLayer;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{
-    audit, auth, base_path, client_address, metrics, openapi, origin, other_hosts, page, rate_limit,
+    audit, auth, base_path, client_address, metrics, openai, openapi, origin, other_hosts, page, rate_limit,
     request_log, socket_io, stream,
 };
 
@@ -80,6 +80,10 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&state), other_hosts::forward))
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));
+    let openai = openai::router()
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));
     let router = match state.page_folder {
         Some(_) => page::router(&state),
         None => Router::new().fallback(no_route),
@@ -93,6 +97,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/api/openapi.json", get(openapi::openapi))
         .route("/api/docs", get(openapi::docs))
         .nest("/api", api)
+        .nest("/v1", openai)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         // Also bounds the time of those that socket.io reads.
@@ -103,6 +108,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&state), audit::record))
         .layer(from_fn_with_state(Arc::clone(&state), rate_limit::limit))
         .layer(from_fn_with_state(Arc::clone(&state), origin::require_own_origin))
+        .layer(from_fn(openai::to_openai_errors))
         .layer(SetResponseHeaderLayer::if_not_present(
             header::CACHE_CONTROL,
             HeaderValue::from_static("no-store"),

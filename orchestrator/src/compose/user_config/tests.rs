@@ -81,6 +81,10 @@ fn agent_is_one_of_those_that_can_be_used() {
     }
     assert_eq!(configs("").check(&agent("/etc/passwd")).unwrap_err().field, "agent");
     assert!(configs("").for_new(&profile(agent("Missing")), None).is_err());
+    // The agent of a request precedes that of the settings.
+    let of_request = |name| configs("").for_new(&profile(agent("CodeActAgent")), Some(name));
+    assert_eq!(of_request("ReadOnlyAgent").unwrap().agent.stored_name, "ReadOnlyAgent");
+    assert!(of_request("Missing").is_err());
 }
 
 #[test]
