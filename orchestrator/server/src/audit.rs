@@ -13,8 +13,8 @@ use http::StatusCode;
 use protocol::ConversationId;
 
 use crate::client_address::Client;
-use crate::socket_io;
 use crate::state::ServerState;
+use crate::{mcp_endpoint, socket_io};
 
 /// Status of an entry whose client was gone before the response.
 const CLIENT_GONE: u16 = 499;
@@ -55,22 +55,45 @@ impl AuditLog {
         conversation: &ConversationId,
         status: StatusCode,
     ) {
-        self.append(AuditEntry {
+        let action = "socket oh_user_action".to_owned();
+        let pending = self.pending(caller, client, action, Some(conversation.clone()));
+        pending.complete(None, status).await;
+    }
+
+    /// Returns an entry about an action that is about to start.
+    pub(crate) fn pending(
+        &self,
+        caller: &Caller,
+        client: Option<Client>,
+        action: String,
+        conversation: Option<ConversationId>,
+    ) -> PendingEntry {
+        let entry = AuditEntry {
             at_ms: accounts::unix_now_ms(),
             actor: AuditActor::from(Some(caller)),
             address: client.map(|client| client.address),
-            action: "socket oh_user_action".to_owned(),
-            conversation: Some(conversation.clone()),
-            status: Some(status.as_u16()),
-        })
-        .await;
+            action,
+            conversation,
+            status: None,
+        };
+        PendingEntry { entry: Some(entry), log: self.clone() }
     }
 }
 
 /// An entry that is appended even if the request is cancelled.
-struct PendingEntry {
+pub(crate) struct PendingEntry {
     entry: Option<AuditEntry>,
     log: AuditLog,
+}
+
+impl PendingEntry {
+    /// Appends the entry with the result of the action, and the conversation that it has created.
+    pub(crate) async fn complete(mut self, created: Option<ConversationId>, status: StatusCode) {
+        if let Some(entry) = self.entry.take() {
+            let conversation = entry.conversation.clone().or(created);
+            self.log.append(AuditEntry { conversation, status: Some(status.as_u16()), ..entry }).await;
+        }
+    }
 }
 
 impl Drop for PendingEntry {
@@ -83,10 +106,12 @@ impl Drop for PendingEntry {
     }
 }
 
-/// Appends an entry about each request that changes something, signs in or out, or has a wrong key. The requests of sockets are
-/// none: their actions have entries of their own.
+/// Appends an entry about each request that changes something, signs in or out, or has a wrong key. The requests of sockets and of
+/// the MCP endpoint are none: their actions have entries of their own.
 pub(crate) async fn record(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
-    let is_change = !request.method().is_safe() && !request.uri().path().starts_with(socket_io::PATH);
+    let path = request.uri().path();
+    let has_own_entries = path.starts_with(socket_io::PATH) || path == mcp_endpoint::PATH;
+    let is_change = !request.method().is_safe() && !has_own_entries;
     let entry = to_entry(&request);
     let mut pending = PendingEntry { entry: is_change.then(|| entry.clone()), log: state.audit.clone() };
     let response = next.run(request).await;

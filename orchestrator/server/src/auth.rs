@@ -103,7 +103,7 @@ pub(crate) async fn find_session(
 /// extensions of the others, and to those of responses for the audit log.
 pub(crate) async fn require_key(
     State(state): State<Arc<ServerState>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
     let (client, method) = (Client::find(request.extensions()), request.method().clone());
@@ -115,11 +115,26 @@ pub(crate) async fn require_key(
         response.extensions_mut().insert(caller);
         return Ok(response);
     }
+    Ok(run_as(&state, caller, request, next).await)
+}
+
+/// As [`require_key`], for a route that checks by itself what its caller may change.
+pub(crate) async fn require_any_key(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let (client, method) = (Client::find(request.extensions()), request.method().clone());
+    let caller = find_caller(&state, client, &method, request.headers(), None).await?;
+    Ok(run_as(&state, caller, request, next).await)
+}
+
+async fn run_as(state: &ServerState, caller: Caller, mut request: Request, next: Next) -> Response {
     state.record_request();
     request.extensions_mut().insert(caller.clone());
     let mut response = next.run(request).await;
     response.extensions_mut().insert(caller);
-    Ok(response)
+    response
 }
 
 /// Rejects a caller who may only read.

@@ -52,6 +52,12 @@ pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiErr
     Ok((parts, body))
 }
 
+/// Parses a JSON value. `whole` is its name in errors.
+pub(crate) fn parse_value<T: DeserializeOwned>(value: serde_json::Value, whole: &str) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| ApiError::invalid(field_name(error.path(), whole), error.inner()))
+}
+
 /// Parses a JSON object. An empty body is `{}`.
 pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };

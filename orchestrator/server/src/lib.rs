@@ -1,11 +1,12 @@
-//! The host server: V0's REST API and socket.io, streams of events, and OpenAI's API, on the application layer.
+//! The host server: V0's REST API and socket.io, streams of events, OpenAI's API and an MCP endpoint, on the application layer.
 //!
 //! Knows [`conversations`] and the types of [`engine`], and no adapter: the composition root passes [`HostedConversations`]
 //! and the server's [`ServerConfig`]. The routes are in `routes`, their shapes in [`protocol::client_api`].
 //!
-//! `/v1` is OpenAI's API, in which an agent is a model (`openai`).
+//! `/v1` is OpenAI's API, in which an agent is a model (`openai`), and `/mcp` an MCP server whose tools are conversations
+//! (`mcp_endpoint`).
 //!
-//! Every request to `/api` and `/v1` needs the key of the operator or of a user, or the session of a browser that has
+//! Every request to `/api`, `/v1` and `/mcp` needs the key of the operator or of a user, or the session of a browser that has
 //! signed in with it.
 //! A user sees only own conversations and settings: a conversation of another user is answered as one that does not exist, for
 //! which every route uses the extractor `ConversationPath`. The operator sees all conversations. Requests whose
@@ -40,6 +41,7 @@ mod cookies;
 mod error;
 mod extract;
 mod failed_attempts;
+mod mcp_endpoint;
 mod metrics;
 mod openai;
 mod openapi;

@@ -5,6 +5,7 @@ mod feedback;
 mod files;
 mod full_disk;
 mod git;
+mod mcp_endpoint;
 mod openai;
 mod openapi;
 mod operations;

@@ -209,6 +209,36 @@ async fn each_host_serves_the_conversations_of_all() {
     hosts.end([first, second], &[]).await;
 }
 
+/// Their bodies name the conversation.
+#[tokio::test]
+async fn requests_of_agents_reach_the_host_of_a_conversation() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (first, second) = (hosts.start(), hosts.start());
+    let id = hosts.create_running(&first, 1).await.remove(0);
+    let call = async |tool: &str| {
+        let params = json!({"name": tool, "arguments": {"conversation_id": id}});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let request = second.request(Method::POST, "/mcp").body(message.to_string());
+        let request = request.header("Accept", "application/json, text/event-stream");
+        let response = request.header("Content-Type", "application/json").send().await.unwrap();
+        response.json::<Value>().await.unwrap()["result"]["structuredContent"].take()
+    };
+    let request = json!({
+        "model": "glovebox", "conversation_id": id, "messages": [{"role": "user", "content": "Hurry."}],
+    });
+    let (answer, waited, ()) =
+        tokio::join!(second.post("/v1/chat/completions", &request), call("wait"), async {
+            first.wait_for_event(&id, |event| event["args"]["content"] == "Hurry.").await;
+            hosts.open_gate();
+        });
+    assert_eq!(answer["choices"][0]["message"]["content"], "Done.", "{answer}");
+    assert_eq!((&answer["conversation_id"], &waited["outcome"]), (&json!(id), &json!("finished")));
+    assert_ran_once(&first, &id, &hosts.runs(&id)).await;
+    assert_eq!(call("stop_conversation").await["status"], "STOPPED");
+    assert!(!is_running(&first, &id).await);
+    hosts.end([first, second], &[]).await;
+}
+
 #[tokio::test]
 async fn changes_are_refused_while_a_killed_host_is_not_taken_over() {
     let Some(hosts) = Hosts::new() else { return };

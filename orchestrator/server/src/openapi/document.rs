@@ -26,7 +26,7 @@ pub(crate) struct Bytes(Vec<u8>);
     info(
         title = "Glovebox server",
         description = "Conversations with agents that work in sandboxes. The body of an error is an ErrorBody. Events have the \
-                       form of OpenHands V0. Below /v1 the server speaks OpenAI's API, and \
+                       form of OpenHands V0. Below /v1 the server speaks OpenAI's API, at /mcp the Model Context Protocol, and \
                        below /socket.io it speaks socket.io.",
     ),
     paths(

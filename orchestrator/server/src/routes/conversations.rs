@@ -38,16 +38,16 @@ const MAX_TITLE_LENGTH: usize = 1024;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
-pub(super) struct ListQuery {
+pub(crate) struct ListQuery {
     /// The `next_page_id` of the page before.
-    page_id: Option<String>,
+    pub(crate) page_id: Option<String>,
     /// Maximum number of conversations.
     #[param(minimum = 1, maximum = 100, default = 20)]
-    limit: usize,
+    pub(crate) limit: usize,
     /// A part of the URL of the repository.
-    selected_repository: Option<String>,
+    pub(crate) selected_repository: Option<String>,
     /// What created the conversation.
-    conversation_trigger: Option<ConversationTrigger>,
+    pub(crate) conversation_trigger: Option<ConversationTrigger>,
 }
 
 impl Default for ListQuery {
@@ -162,24 +162,33 @@ pub(super) async fn list(
     RequestCaller(caller): RequestCaller,
     QueryParameters(query): QueryParameters<ListQuery>,
 ) -> Result<Json<ConversationPage>, ApiError> {
+    page(&state, caller.user, query).await.map(Json)
+}
+
+/// Returns a page of the conversations of a user. `None` for the operator, who sees all.
+pub(crate) async fn page(
+    state: &ServerState,
+    owner: Option<UserId>,
+    query: ListQuery,
+) -> Result<ConversationPage, ApiError> {
     if !(1..=MAX_PAGE_SIZE).contains(&query.limit) {
         return Err(ApiError::invalid("limit", format_args!("must be 1 to {MAX_PAGE_SIZE}")));
     }
     let before = query.page_id.as_deref().map(str::parse).transpose();
     let filter = ConversationFilter {
         repository: query.selected_repository,
-        owner: caller.user,
+        owner,
         before: before.map_err(|error| ApiError::invalid("page_id", error))?,
         limit: Some(query.limit + 1),
         ..ConversationFilter::default()
     };
-    let mut selected = select(&state, filter, query.conversation_trigger).await?;
+    let mut selected = select(state, filter, query.conversation_trigger).await?;
     let has_more = selected.len() > query.limit;
     selected.truncate(query.limit);
     let last = selected.last().and_then(|(entry, _)| entry.position()).filter(|_| has_more);
-    let to_info = |(entry, started): &Selected| view::conversation_info(&state, entry, started.as_ref());
+    let to_info = |(entry, started): &Selected| view::conversation_info(state, entry, started.as_ref());
     let results = selected.iter().filter_map(to_info).collect();
-    Ok(Json(ConversationPage { results, next_page_id: last.map(|position| position.to_string()) }))
+    Ok(ConversationPage { results, next_page_id: last.map(|position| position.to_string()) })
 }
 
 /// A conversation of a list, with its settings if they can be read.

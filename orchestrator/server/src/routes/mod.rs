@@ -31,8 +31,8 @@ use tower_http::trace::TraceLayer;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{
-    audit, auth, base_path, client_address, metrics, openai, openapi, origin, other_hosts, page, rate_limit,
-    request_log, socket_io, stream,
+    audit, auth, base_path, client_address, mcp_endpoint, metrics, openai, openapi, origin, other_hosts,
+    page, rate_limit, request_log, socket_io, stream,
 };
 
 pub(crate) use events::apply_user_event;
@@ -89,6 +89,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         None => Router::new().fallback(no_route),
     };
     let router = router
+        .merge(mcp_endpoint::router(&state))
         .route("/alive", get(health::alive))
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
