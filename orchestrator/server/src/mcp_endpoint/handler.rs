@@ -84,13 +84,21 @@ impl ServerHandler for McpHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let unknown = || ErrorData::invalid_params(format!("there is no tool {}", request.name), None);
+        // Without the name, which may be long, and would be logged.
+        let unknown = || ErrorData::invalid_params("there is no such tool: see tools/list", None);
         let tool = McpTool::find(&request.name).ok_or_else(unknown)?;
         let arguments = request.arguments.unwrap_or_default();
         let Some(parts) = context.extensions.get::<Parts>() else {
             return Err(ErrorData::invalid_request("not a request over HTTP", None));
         };
-        let result = match self.call(tool, arguments, parts).await {
+        let result = tokio::select! {
+            result = self.call(tool, arguments, parts) => result,
+            // A client that is gone waits no longer. A change is completed.
+            () = context.ct.cancelled(), if !tool.is_change() => {
+                return Err(ErrorData::internal_error("the client is gone", None));
+            }
+        };
+        let result = match result {
             Ok(json) => CallToolResult::structured(json),
             Err(error) => to_error_result(&error),
         };
