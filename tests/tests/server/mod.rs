@@ -7,6 +7,7 @@ mod full_disk;
 mod git;
 mod mcp_endpoint;
 mod openai;
+mod openai_turns;
 mod openapi;
 mod operations;
 mod page;

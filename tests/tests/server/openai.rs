@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish, wait_until};
+use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
 use tests::host_server::{HostServer, is_state};
 
 use super::socket_io::packages;
@@ -255,53 +255,6 @@ async fn keys_and_owners_hold_for_chat_completions() {
         })
         .collect();
     assert_eq!(found, [("ada", true, 200), ("ben", false, 404), ("ben", false, 404), ("ada", false, 403)]);
-}
-
-/// The agent of a new conversation is stopped with its client. That of a named one keeps working.
-#[tokio::test]
-async fn disconnected_client_stops_only_its_own_agent() {
-    let home = Home::new();
-    let work = bash("echo $$ > started; until [ -e gate ]; do sleep 0.1; done; echo done");
-    let server = HostServer::start(&home, &home.script(&json!([work, finish(), work, finish()])), &[]);
-    let newest = async || {
-        let listed = server.get("/api/conversations").await;
-        listed["results"][0]["conversation_id"].as_str().map(str::to_owned)
-    };
-    let status = async |id: &str| server.get(&format!("/api/conversations/{id}")).await["status"].clone();
-    let started = |id: &str| home.path().join(".glovebox/workspaces").join(id).join("started");
-    let mut seen = Vec::new();
-    for is_stream in [false, true] {
-        let body = json!({"model": "glovebox", "messages": user("Work."), "stream": is_stream});
-        let request = server.request(Method::POST, "/v1/chat/completions").body(body.to_string());
-        let client = tokio::spawn(async move {
-            let response = request.send().await.unwrap();
-            response.text().await.map(drop)
-        });
-        let id = loop {
-            match newest().await.filter(|id| !seen.contains(id)) {
-                Some(id) if started(&id).exists() => break id,
-                _ => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
-            }
-        };
-        client.abort();
-        while status(&id).await != "STOPPED" {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-        seen.push(id);
-    }
-    let id = server.create("Work.").await;
-    wait_until("the command runs", || started(&id).exists());
-    let body = json!({"model": "glovebox", "messages": user("Hurry."), "conversation_id": id});
-    let request = server.request(Method::POST, "/v1/chat/completions").body(body.to_string());
-    let client = tokio::spawn(async move { request.send().await.map(drop) });
-    server.wait_for_event(&id, |event| event["args"]["content"] == "Hurry.").await;
-    client.abort();
-    std::fs::write(started(&id).with_file_name("gate"), "").unwrap();
-    let events = server.wait_for_event(&id, |event| is_state(event, "finished")).await;
-    assert!(events.iter().any(|event| event["observation"] == "run" && event["content"] == "done"));
-    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
-    server.terminate();
-    home.assert_nothing_runs();
 }
 
 #[tokio::test]
