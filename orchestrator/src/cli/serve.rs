@@ -18,7 +18,6 @@ use server::{
     AllowedHosts, BasePath, Choices, OtherHosts, PortHosts, ProxyNetwork, RequestRate, Server, ServerConfig,
     TrustedProxies,
 };
-use tokio::net::TcpListener;
 
 use self::certificate::CertificateArguments;
 use self::serving::Serving;
