@@ -77,13 +77,14 @@ async fn end(
     }
 }
 
-/// Resumes the conversations of an earlier process, and those of other hosts that ended. Never returns.
+/// Resumes the conversations of an earlier process, those of other hosts that ended, and those that a full disk has stopped. Never
+/// returns.
 async fn resume_interrupted(
     conversations: &Arc<HostedConversations>,
     takeover_interval: Option<Duration>,
 ) -> Infallible {
     conversations.resume_interrupted(takeover_interval).await;
-    std::future::pending().await
+    conversations.resume_failed().await
 }
 
 /// Replaces the certificate when its files change. Never returns.
