@@ -60,3 +60,56 @@ async fn start_time_is_short() {
     times.sort();
     println!("create to first result: {:?} (created after {:?})", times[7].0, times[7].1);
 }
+
+/// Streams that their clients abandon, as web pages do that are closed, break no other one and leave none open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn abandoned_streams_break_no_other_one() {
+    use std::time::Duration;
+
+    use engine::sandbox::StreamTarget;
+    use futures_util::future::join_all;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    const ABANDONED: usize = 3000;
+    const AT_ONCE: usize = 500;
+    let backend = LocalBackend::new().unwrap();
+    let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    // A program that sends without end, and one that only waits.
+    let (endless, silent) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let [endless_port, silent_port] =
+        [&endless, &silent].map(|listener| listener.local_addr().unwrap().port());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = endless.accept().await.unwrap();
+            tokio::spawn(async move { while stream.write_all(&[7; 4096]).await.is_ok() {} });
+        }
+    });
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            open.push(silent.accept().await.unwrap().0);
+        }
+    });
+    let streams = sandbox.streams().unwrap();
+    let mut first = streams.open(&StreamTarget::Port(endless_port)).await.unwrap();
+    let abandon = |number: usize| async move {
+        let port = if number.is_multiple_of(2) { endless_port } else { silent_port };
+        let target = StreamTarget::Port(port);
+        // Some are abandoned before they are open.
+        let opened = timeout(Duration::from_micros(37 * (number as u64 % 100)), streams.open(&target)).await;
+        if let Ok(Ok(mut stream)) = opened {
+            stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        }
+    };
+    for round in 0..ABANDONED / AT_ONCE {
+        join_all((0..AT_ONCE).map(|number| abandon(round * AT_ONCE + number))).await;
+    }
+    let mut buffer = [0; 4096];
+    for stream in [&mut first, &mut streams.open(&StreamTarget::Port(endless_port)).await.unwrap()] {
+        timeout(Duration::from_secs(10), stream.read_exact(&mut buffer)).await.unwrap().unwrap();
+    }
+    remove(&backend, sandbox).await;
+}
