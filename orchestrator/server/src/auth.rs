@@ -19,6 +19,9 @@ pub(crate) const KEY_HEADER: &str = "x-session-api-key";
 /// V0's parameter of the key, for sockets only.
 const KEY_PARAMETER: &str = "session_api_key";
 
+/// Maximum size of a rejected request's body that is read.
+const MAX_DRAINED_BYTES: usize = 64 << 10;
+
 /// The scheme of a bearer token, in any case, and the space behind it.
 const BEARER: &[u8] = b"bearer ";
 
@@ -106,11 +109,11 @@ pub(crate) async fn require_key(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let (client, method) = (Client::find(request.extensions()), request.method().clone());
-    let caller = find_caller(&state, client, &method, request.headers(), None).await?;
-    if !method.is_safe()
+    let (caller, request) = authenticate(&state, request, None).await?;
+    if !request.method().is_safe()
         && let Err(error) = require_write(&caller)
     {
+        drain(request).await;
         let mut response = error.into_response();
         response.extensions_mut().insert(caller);
         return Ok(response);
@@ -124,9 +127,30 @@ pub(crate) async fn require_any_key(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let (client, method) = (Client::find(request.extensions()), request.method().clone());
-    let caller = find_caller(&state, client, &method, request.headers(), None).await?;
+    let (caller, request) = authenticate(&state, request, None).await?;
     Ok(run_as(&state, caller, request, next).await)
+}
+
+/// Finds the caller of a request.
+async fn authenticate(
+    state: &ServerState,
+    request: Request,
+    query_key: Option<Vec<u8>>,
+) -> Result<(Caller, Request), ApiError> {
+    let (client, method) = (Client::find(request.extensions()), request.method().clone());
+    match find_caller(state, client, &method, request.headers(), query_key).await {
+        Ok(caller) => Ok((caller, request)),
+        Err(error) => {
+            drain(request).await;
+            Err(error)
+        }
+    }
+}
+
+/// Reads the body of a rejected request, if it is small. The connection of an unread body is closed, possibly while the client
+/// sends its next request.
+async fn drain(request: Request) {
+    drop(axum::body::to_bytes(request.into_body(), MAX_DRAINED_BYTES).await);
 }
 
 async fn run_as(state: &ServerState, caller: Caller, mut request: Request, next: Next) -> Response {
@@ -151,8 +175,8 @@ pub(crate) async fn require_socket_key(
 ) -> Result<Response, ApiError> {
     if request.uri().path().starts_with(socket_io::PATH) {
         let query_key = key_in_query(request.uri().query().unwrap_or_default());
-        let (client, method) = (Client::find(request.extensions()), request.method().clone());
-        let caller = find_caller(&state, client, &method, request.headers(), query_key).await?;
+        let (caller, authenticated) = authenticate(&state, request, query_key).await?;
+        request = authenticated;
         request.extensions_mut().insert(caller);
     }
     Ok(next.run(request).await)
