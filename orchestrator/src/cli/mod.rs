@@ -135,14 +135,11 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     /// Watch a scripted agent repair a small project.
     Demo(demo::DemoArguments),
-    /// Serve conversations to V0's clients. Not complete yet.
-    #[command(hide = true)]
+    /// Serve conversations over REST, sockets, OpenAI's API and MCP.
     Serve(serve::ServeArguments),
     /// Add, list and remove users of the server, and their keys.
-    #[command(hide = true)]
     User(user::UserArguments),
     /// Print who changed what through the server.
-    #[command(hide = true)]
     Audit(audit::AuditArguments),
     /// Serve sandboxes of this machine to Glovebox on other machines.
     SandboxHost(sandbox_host::SandboxHostArguments),

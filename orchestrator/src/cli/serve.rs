@@ -1,6 +1,7 @@
 //! `glovebox serve`: serves conversations to V0's clients.
 
 mod certificate;
+mod first_look;
 mod serving;
 mod systemd;
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use conversations::{HostedConversations, HostingOptions, UserProfiles};
+use conversations::{HostError, HostedConversations, HostingOptions, UserProfiles};
 use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy, BaseUrl, BaseUrls, GitClient, RequestLimits};
 use secrecy::ExposeSecret as _;
@@ -89,7 +90,8 @@ pub(super) struct ServeArguments {
     #[arg(long = "static", value_name = "DIR")]
     page_folder: Option<PathBuf>,
 
-    /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses.
+    /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses. Without any, a script of this
+    /// program, which needs no key, shows what conversations look like.
     #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
     model: Option<String>,
 
@@ -130,9 +132,16 @@ const BUILT_IN_AGENTS: [&str; 4] = [
 pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let inherited = systemd::inherited_socket()?;
     let overrides = arguments.backend.overrides(overrides);
-    let overrides = Overrides { model: arguments.model, ..overrides };
-    let (config, state_dir) = prepare(&overrides).await?;
+    let mut overrides = Overrides { model: arguments.model, ..overrides };
+    let (mut config, state_dir) = prepare(&overrides).await?;
     check(&config, arguments.page_folder.as_deref())?;
+    if let Err(HostError::NoModel) = compose::check_model(&config) {
+        print::warning(
+            "no model is configured: a script replies to users who have chosen none in their settings",
+        );
+        overrides.model = Some(first_look::model(&state_dir)?);
+        config.llm.model.clone_from(&overrides.model);
+    }
     let key = ServerKey::load(&state_dir)?;
     let close_delay = config.sandbox.close_delay;
     let max_running_per_user = config.max_concurrent_conversations;
@@ -212,7 +221,7 @@ fn print_address(url: &str, key: &ServerKey) -> anyhow::Result<()> {
 /// Reports errors of the configuration now, not for each conversation.
 fn check(config: &Config, page_folder: Option<&Path>) -> anyhow::Result<()> {
     compose::agent(config)?;
-    if let Err(error) = compose::check_model(config) {
+    if let Err(error @ HostError::NoModelKey(_)) = compose::check_model(config) {
         print::warning(&format!("{error}, or configure one for all users"));
     }
     Ok(page_folder.map_or(Ok(()), check_page)?)

@@ -15,7 +15,7 @@ use crate::input_file;
 use crate::metrics::ModelMetrics;
 
 /// Prefix of a model name that is the path of a file with responses.
-const SCRIPTED: &str = "scripted:";
+pub(super) const SCRIPTED: &str = "scripted:";
 
 /// Maximum size of a file with responses, in bytes.
 const MAX_SCRIPT_LENGTH: usize = 64 << 20;

@@ -102,7 +102,7 @@ impl StateDir {
     }
 
     /// The folder itself.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 

@@ -17,8 +17,9 @@ use protocol::client_api::git::GitProvider;
 use protocol::risk::ConfirmationPolicy;
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::model::SCRIPTED;
 use super::{confirmation_policy, provider_models, user_model};
-use crate::config::{AnalyzerChoice, Config, SecuritySettings, WorkspaceSettings};
+use crate::config::{AnalyzerChoice, Config, LlmSettings, SecuritySettings, WorkspaceSettings};
 
 /// Names of the security analyzers that users can choose.
 const DECLARED_RISK: &str = "llm";
@@ -103,7 +104,7 @@ impl UserConfigs {
     }
 
     /// Sets the user's model. If it lacks a key, sets that of the stored conversation, else the operator's, so that a page that
-    /// always sends the name of a model works without a key.
+    /// always sends the name of a model works without a key. A script does not replace the model that a user has chosen.
     fn choose_model(
         &self,
         config: &mut Config,
@@ -116,6 +117,9 @@ impl UserConfigs {
         };
         config.llm = choose(settings, stored)?;
         if let Err(error) = check_model(config) {
+            if is_scripted(&operators) {
+                return Err(error);
+            }
             tracing::info!(%error, "cannot use the user's model: trying that of the configuration");
             let none = UserSettings::default();
             config.llm = choose(&none, stored)?;
@@ -168,6 +172,10 @@ pub(crate) fn check_model(config: &Config) -> Result<(), HostError> {
         Some((model, _)) => Err(HostError::NoModelKey(model.clone())),
         None => Ok(()),
     }
+}
+
+fn is_scripted(config: &LlmSettings) -> bool {
+    config.model.as_ref().is_some_and(|model| model.starts_with(SCRIPTED))
 }
 
 /// `None` for V0's notations of no choice.

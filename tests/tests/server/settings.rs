@@ -209,8 +209,6 @@ async fn model_of_the_settings_is_called() {
     let home = Home::new();
     let model = ModelServer::start([ModelReply::call("finish", &json!({"message": "Done."}))]).await;
     let server = start_without_model(&home, &["--allow-address", "127.0.0.1"]);
-    let (status, error) = server.send(Method::POST, "/api/conversations", Some(&json!({}))).await;
-    assert_eq!((status.as_u16(), &error["msg_id"]), (400, &json!("CONFIGURATION$SETTINGS_NOT_FOUND")));
     server.post("/api/settings", &json!({"llm_model": "openai/gpt-4o"})).await;
     let (status, error) = server.send(Method::POST, "/api/conversations", Some(&json!({}))).await;
     assert_eq!((status.as_u16(), &error["msg_id"]), (400, &json!("STATUS$ERROR_LLM_AUTHENTICATION")));
@@ -223,6 +221,20 @@ async fn model_of_the_settings_is_called() {
     model.called(1).await;
     server.terminate();
     assert_no_needle(home.path());
+}
+
+/// A server without a model has a scripted one, so that a first look needs no key.
+#[tokio::test]
+async fn first_look_needs_no_model() {
+    let home = Home::new();
+    let server = start_without_model(&home, &[]);
+    let id = server.create("Hello.").await;
+    let events = server.wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
+    assert!(events.iter().any(|event| event["observation"] == "run"), "{events:#?}");
+    server.wait_for_event(&id, |event| event["source"] == "agent" && event["action"] == "message").await;
+    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    server.terminate();
+    home.assert_nothing_runs();
 }
 
 /// The name passes the check of URLs: only the connection shows where it leads.
