@@ -3,16 +3,17 @@
 //! An entry is stored before the response is sent. If the client is gone before there is one, the entry says so: the change may have
 //! been made.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use accounts::{AuditActor, AuditEntry, AuditStore, Caller, MAX_AUDIT_ENTRIES};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::StatusCode;
+use http::{Extensions, StatusCode};
 use protocol::ConversationId;
 
 use crate::client_address::Client;
+use crate::extract::parse_id;
 use crate::state::ServerState;
 use crate::{mcp_endpoint, socket_io};
 
@@ -22,6 +23,20 @@ const CLIENT_GONE: u16 = 499;
 /// The conversation that a request has created, or names in its body. An extension of responses.
 #[derive(Clone)]
 pub(crate) struct RequestConversation(pub(crate) ConversationId);
+
+/// The caller of a request, once it is known, for the entry of a request whose client is gone. An extension of requests.
+#[derive(Clone, Default)]
+pub(crate) struct KnownCaller(Arc<OnceLock<Caller>>);
+
+impl KnownCaller {
+    /// Notes the caller of a request that may be audited.
+    pub(crate) fn note(extensions: &Extensions, caller: &Caller) {
+        if let Some(Self(known)) = extensions.get() {
+            // Later layers find the same caller.
+            let _ = known.set(caller.clone());
+        }
+    }
+}
 
 /// A wrong key was sent. An extension of responses.
 #[derive(Clone)]
@@ -76,13 +91,15 @@ impl AuditLog {
             conversation,
             status: None,
         };
-        PendingEntry { entry: Some(entry), log: self.clone() }
+        PendingEntry { entry: Some(entry), caller: KnownCaller::default(), log: self.clone() }
     }
 }
 
 /// An entry that is appended even if the request is cancelled.
 pub(crate) struct PendingEntry {
     entry: Option<AuditEntry>,
+    /// The actor of an entry that was created before the caller was known.
+    caller: KnownCaller,
     log: AuditLog,
 }
 
@@ -100,6 +117,9 @@ impl Drop for PendingEntry {
     fn drop(&mut self) {
         if let Some(mut entry) = self.entry.take() {
             entry.status = Some(CLIENT_GONE);
+            if let Some(caller) = self.caller.0.get() {
+                entry.actor = AuditActor::from(Some(caller));
+            }
             let log = self.log.clone();
             tokio::spawn(async move { log.append(entry).await });
         }
@@ -108,12 +128,19 @@ impl Drop for PendingEntry {
 
 /// Appends an entry about each request that changes something, signs in or out, or has a wrong key. The requests of sockets and of
 /// the MCP endpoint are none: their actions have entries of their own.
-pub(crate) async fn record(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
+pub(crate) async fn record(
+    State(state): State<Arc<ServerState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path();
     let has_own_entries = path.starts_with(socket_io::PATH) || path == mcp_endpoint::PATH;
     let is_change = !request.method().is_safe() && !has_own_entries;
     let entry = to_entry(&request);
-    let mut pending = PendingEntry { entry: is_change.then(|| entry.clone()), log: state.audit.clone() };
+    let caller = KnownCaller::default();
+    request.extensions_mut().insert(caller.clone());
+    let mut pending =
+        PendingEntry { entry: is_change.then(|| entry.clone()), caller, log: state.audit.clone() };
     let response = next.run(request).await;
     pending.entry = None;
     let extensions = response.extensions();
@@ -155,7 +182,7 @@ fn to_entry(request: &Request) -> AuditEntry {
 fn find_conversation(pattern: &str, path: &str) -> Option<ConversationId> {
     let parts: Vec<_> = pattern.rsplit('/').collect();
     let at = parts.windows(2).position(|pair| pair[0].starts_with('{') && pair[1] == "conversations")?;
-    path.rsplit('/').nth(at)?.parse().ok()
+    parse_id(path.rsplit('/').nth(at)?)
 }
 
 #[cfg(test)]
@@ -170,6 +197,7 @@ mod tests {
             find("/api/conversations/{id}/git/diff", "/base/api/conversations/a1/git/diff").as_deref(),
             Some("a1")
         );
+        assert_eq!(find("/api/conversations/{id}", "/api/conversations/%611").as_deref(), Some("a1"));
         assert_eq!(find("/api/secrets/{id}", "/api/secrets/a1"), None);
         assert_eq!(find("/api/conversations/{id}", "/api/conversations/%2f"), None);
     }

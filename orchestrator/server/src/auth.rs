@@ -8,6 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, Method, header};
 
+use crate::audit::KnownCaller;
 use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::state::ServerState;
@@ -139,7 +140,10 @@ async fn authenticate(
 ) -> Result<(Caller, Request), ApiError> {
     let (client, method) = (Client::find(request.extensions()), request.method().clone());
     match find_caller(state, client, &method, request.headers(), query_key).await {
-        Ok(caller) => Ok((caller, request)),
+        Ok(caller) => {
+            KnownCaller::note(request.extensions(), &caller);
+            Ok((caller, request))
+        }
         Err(error) => {
             drain(request).await;
             Err(error)

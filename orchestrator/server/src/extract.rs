@@ -105,6 +105,11 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestCaller {
     }
 }
 
+/// Returns the conversation that a part of a path names, which may be percent-encoded.
+pub(crate) fn parse_id(part: &str) -> Option<ConversationId> {
+    percent_encoding::percent_decode_str(part).decode_utf8().ok()?.parse().ok()
+}
+
 /// Returns the field that an error is about, or the name of the whole.
 fn field_name(path: &serde_path_to_error::Path, whole: &str) -> String {
     match path.to_string() {

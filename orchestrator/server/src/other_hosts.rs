@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::base_path::ReceivedUri;
 use crate::client_address::Client;
 use crate::error::ApiError;
+use crate::extract::parse_id;
 use crate::proxy::{self, Upgrade};
 use crate::socket_io;
 use crate::state::ServerState;
@@ -152,7 +153,7 @@ pub(crate) fn conversation(uri: &Uri) -> Option<ConversationId> {
     }
     let path = uri.path().strip_prefix("/api/")?;
     let path = path.strip_prefix("v2/").unwrap_or(path);
-    path.strip_prefix("conversations/")?.split('/').next()?.parse().ok()
+    parse_id(path.strip_prefix("conversations/")?.split('/').next()?)
 }
 
 /// Whether a request has no body and changes nothing.
@@ -227,6 +228,7 @@ mod tests {
         let found = |uri: &'static str| conversation(&Uri::from_static(uri)).map(|id| id.to_string());
         for uri in [
             "/api/conversations/abc",
+            "/api/conversations/%61bc",
             "/api/conversations/abc/events?limit=5",
             "/api/v2/conversations/abc/stream?after=1",
             "/socket.io/?EIO=4&conversation_id=abc&transport=websocket",

@@ -1,6 +1,6 @@
 //! The audit log: who changed what, and that it has no content and no secret.
 
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::glovebox::{Home, TEST_TIMEOUT, finish};
 use tests::host_server::{HostServer, is_state};
@@ -103,19 +103,19 @@ async fn changes_and_sign_ins_are_recorded_without_content() {
 async fn change_is_recorded_when_its_client_is_gone() {
     let home = Home::new();
     let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
+    let key = home.add_user("ada");
     let address = server.url.strip_prefix("http://").unwrap();
     let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
     // The body does not end.
     let head = format!(
-        "POST /api/conversations HTTP/1.1\r\nHost: localhost\r\nX-Session-API-Key: {}\r\nContent-Length: 9\r\n\r\n{{",
-        server.key
+        "POST /api/conversations HTTP/1.1\r\nHost: localhost\r\nX-Session-API-Key: {key}\r\nContent-Length: 9\r\n\r\n{{"
     );
     tokio::io::AsyncWriteExt::write_all(&mut client, head.as_bytes()).await.unwrap();
     tokio::time::timeout(std::time::Duration::from_secs(1), client.readable()).await.ok();
     drop(client);
     let polling = async {
         loop {
-            if let [entry] = audit(&home, &[]).as_slice() {
+            if let [entry] = audit(&home, &["--user", "ada"]).as_slice() {
                 return entry.clone();
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -124,4 +124,16 @@ async fn change_is_recorded_when_its_client_is_gone() {
     let entry = tokio::time::timeout(TEST_TIMEOUT, polling).await.expect("the request is recorded");
     assert_eq!(entry["action"], "POST /api/conversations");
     assert!([400, 499].contains(&entry["status"].as_u64().unwrap()), "{entry}");
+}
+
+#[tokio::test]
+async fn encoded_conversation_of_a_path_is_recorded() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
+    let id = server.create("Finish.").await;
+    let path = format!("/api/conversations/%{:x}{}", id.as_bytes()[0], &id[1..]);
+    let (status, body) = server.send(Method::PATCH, &path, Some(&json!({"title": "New"}))).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let entries = audit(&home, &["--conversation", &id]);
+    assert!(entries.iter().any(|entry| entry["action"] == "PATCH /api/conversations/{id}"), "{entries:?}");
 }
