@@ -94,6 +94,10 @@ impl ApiError {
             Self::TooManyWrongKeys(_) => (StatusCode::TOO_MANY_REQUESTS, "AUTH$TOO_MANY_WRONG_KEYS"),
             Self::ReadOnlyKey => (StatusCode::FORBIDDEN, "AUTH$READ_ONLY_KEY"),
             Self::NotOperator => (StatusCode::FORBIDDEN, "AUTH$NOT_OPERATOR"),
+            Self::Account(error) if is_full(error) => STORAGE_FULL,
+            Self::Profile(ProfileError::Store(HostError::Failed(error))) if is_full(error.as_ref()) => {
+                STORAGE_FULL
+            }
             // Of those, only failures of the store can occur here.
             Self::Account(_) | Self::Metrics => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
@@ -193,6 +197,10 @@ impl ApiError {
         let message = match self {
             // The cause says what the user can do. Neither of them contains a token.
             Self::Git(error @ GitError::Request { source, .. }) => format!("{error}: {source}"),
+            // Its text may name files of this machine.
+            Self::Conversations(ConversationsError::Host(HostError::Failed(_))) => {
+                "an operation of the server has failed".to_owned()
+            }
             error => error.to_string(),
         };
         ErrorBody::new(self.status().1, message, field)

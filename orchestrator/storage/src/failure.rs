@@ -1,6 +1,7 @@
 //! The engine's error for a failed operation of a store.
 
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 
 use engine::events::StoreError;
@@ -14,6 +15,11 @@ pub(crate) fn failed(operation: &'static str, source: impl Into<Box<dyn Error + 
     } else {
         StoreError::Storage { operation, source }
     }
+}
+
+/// Returns the cause of an error. That a disk is full is an [`io::Error`], so that it can be told without knowing the database.
+pub(crate) fn cause(source: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Send + Sync> {
+    if is_full(source.as_ref()) { io::Error::new(io::ErrorKind::StorageFull, source).into() } else { source }
 }
 
 /// Whether an error, or one of its causes, is that a disk has no space left.

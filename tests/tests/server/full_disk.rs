@@ -84,6 +84,8 @@ async fn conversation_continues_when_there_is_space_again() {
     );
     let (status, error) = server.send(Method::POST, "/api/conversations", Some(&json!({}))).await;
     assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{error}");
+    let (status, error) = server.send(Method::POST, "/api/settings", Some(&json!({"language": "de"}))).await;
+    assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{error}");
     assert_eq!(server.get(&path).await["status"], "STOPPED");
     std::fs::write(gate, "").unwrap();
 

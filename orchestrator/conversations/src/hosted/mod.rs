@@ -331,6 +331,7 @@ impl HostedConversations {
 
     /// Stops the agent and closes the conversation. The conversation is being changed.
     async fn stop_agent(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         if !self.conversations.is_running(id) {
             return self.check_not_running_elsewhere(id).await;
         }

@@ -19,6 +19,7 @@ use async_trait::async_trait;
 use protocol::UserId;
 use rusqlite::Connection;
 
+use crate::failure::cause;
 use crate::sqlite::Durability;
 use crate::sqlite::migrations;
 use crate::sqlite::open::{Location, OpenError};
@@ -76,7 +77,8 @@ async fn run_on<T: Send + 'static>(
     let shared = Arc::clone(connection);
     // A panic rolls its transaction back.
     let run = move || run(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
-    let failed = |source| StoreFailure { operation, source };
+    let failed =
+        |source: Box<dyn std::error::Error + Send + Sync>| StoreFailure { operation, source: cause(source) };
     match tokio::task::spawn_blocking(run).await {
         Ok(result) => result.map_err(|error| failed(error.into())),
         Err(error) => Err(failed(error.into())),

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use secrecy::{ExposeSecret as _, SecretSlice};
 
+use crate::failure::cause;
 use crate::sqlite::OpenError;
 use cipher::Identity;
 pub use cipher::SealingKey;
@@ -187,6 +188,6 @@ fn failed(operation: &'static str, name: &str, error: TableError) -> SealedError
     let name = name.to_owned();
     match error {
         TableError::InvalidValue(source) => SealedError::Damaged { name, source },
-        TableError::Failed(source) => SealedError::Storage { operation, name, source },
+        TableError::Failed(source) => SealedError::Storage { operation, name, source: cause(source) },
     }
 }

@@ -18,6 +18,7 @@ use protocol::UserId;
 
 use super::database::{Database, DatabaseError};
 use super::read::BoxError;
+use crate::failure::cause;
 
 /// Users, keys, sessions and the audit log in a PostgreSQL database. Cheap to clone.
 #[derive(Clone)]
@@ -99,7 +100,7 @@ impl AuditStore for PostgresAccounts {
 }
 
 fn failed(operation: &'static str) -> impl FnOnce(BoxError) -> StoreFailure {
-    move |source| StoreFailure { operation, source }
+    move |source| StoreFailure { operation, source: cause(source) }
 }
 
 /// Returns a number as PostgreSQL stores it.
