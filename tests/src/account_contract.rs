@@ -43,7 +43,7 @@ pub async fn name_belongs_to_one_user(backend: &dyn AccountBackend) {
     users.add(&user("ada")).await.unwrap();
     users.add(&user("ben-2")).await.unwrap();
     assert!(matches!(users.add(&user("ada")).await, Err(AccountError::UserExists(_))));
-    for invalid in ["Ada", "2ada", "-a", "_a", &"a".repeat(64)] {
+    for invalid in ["operator", "unknown", "Ada", "2ada", "-a", "_a", &"a".repeat(64)] {
         let added = users.add(&user(invalid)).await;
         assert!(matches!(added, Err(AccountError::InvalidName(_))), "{invalid}: {added:?}");
     }

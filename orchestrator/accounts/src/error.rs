@@ -20,7 +20,8 @@ pub enum AccountError {
     UserRemoved(UserId),
     /// The name cannot be that of a new user.
     #[error(
-        "{0:?} cannot be the name of a user: it has 1 to 63 lower-case letters, digits, `-`, `_` and `.`, the first a letter"
+        "{0:?} cannot be the name of a user: it has 1 to 63 lower-case letters, digits, `-`, `_` and `.`, the first a letter, and is neither \
+         `operator` nor `unknown`"
     )]
     InvalidName(String),
     /// No key has this id.

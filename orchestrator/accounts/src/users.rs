@@ -123,11 +123,15 @@ impl Users {
     }
 }
 
+/// Names that the audit log shows for others than users.
+const RESERVED_NAMES: [&str; 2] = ["operator", "unknown"];
+
 /// Checks the name of a new user. Names that differ only by case would be confused.
 fn check_name(name: &UserId) -> Result<(), AccountError> {
     let text = name.as_str();
     let is_valid = text.len() <= MAX_NAME_LENGTH
         && text.starts_with(|first: char| first.is_ascii_lowercase())
         && !text.contains(|character: char| character.is_ascii_uppercase());
+    let is_valid = is_valid && !RESERVED_NAMES.contains(&text);
     if is_valid { Ok(()) } else { Err(AccountError::InvalidName(text.to_owned())) }
 }

@@ -6,7 +6,7 @@ use jiff::{Span, SpanRelativeTo};
 
 /// Parses a duration such as `30d` or `1w 12h`.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
-    let span: Span = text.parse().map_err(|_| "expected a time such as 12h, 30d or 8w".to_owned())?;
+    let span: Span = text.parse().map_err(|_| "expected a time such as 30s, 12h, 30d or 8w".to_owned())?;
     let duration = span.to_duration(SpanRelativeTo::days_are_24_hours());
     let duration = duration.map_err(|_| "expected weeks, days, hours, minutes or seconds".to_owned())?;
     duration.try_into().map_err(|_| "expected a time that is not negative".to_owned())

@@ -130,6 +130,10 @@ const BUILT_IN_AGENTS: [&str; 4] = [
 ];
 
 pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
+    if arguments.backend.directory.is_some() {
+        let text = "--directory is for one conversation: set workspace_base in [core] for all of the server";
+        return Err(UsageError(text.to_owned()).into());
+    }
     let inherited = systemd::inherited_socket()?;
     let overrides = arguments.backend.overrides(overrides);
     let mut overrides = Overrides { model: arguments.model, ..overrides };

@@ -1,5 +1,6 @@
 //! What the tools do.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use crate::view;
 
 /// Maximum length of what an agent has said, in bytes. The rest is in the events.
 const MAX_ANSWER: usize = 256 << 10;
+
+/// Minimum time of a wait, in which the stored events of a conversation at rest are read.
+const MIN_WAIT: Duration = Duration::from_millis(500);
 
 /// The result of a call.
 pub(super) struct Reply {
@@ -142,13 +146,15 @@ async fn wait(state: &ServerState, caller: &Caller, arguments: Wait) -> Result<R
     if timeout_secs > MAX_WAIT_SECS {
         return Err(ApiError::invalid("timeout_secs", format_args!("must be 0 to {MAX_WAIT_SECS}")));
     }
-    let mut turn = state.conversations.follow_turn(&id, Duration::from_secs(timeout_secs)).await?;
+    let timeout = Duration::from_secs(timeout_secs).max(MIN_WAIT);
+    let mut turn = state.conversations.follow_turn(&id, timeout).await?;
+    let mut revoked = pin!(state.until_revoked(caller));
     let (mut answer, mut next) = (String::new(), EventId::FIRST);
     let end = loop {
         let update = tokio::select! {
             update = turn.next() => update?,
             () = state.streams.cancelled() => return Err(ConversationsError::ShuttingDown.into()),
-            () = state.until_revoked(caller) => return Err(ApiError::WrongKey),
+            () = &mut revoked => return Err(ApiError::WrongKey),
         };
         match update {
             TurnUpdate::Event(event) => {
