@@ -14,6 +14,7 @@ use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
 use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, Record, Timestamp};
 use reqwest::Method;
+use sandbox::IsolationKind;
 use serde_json::{Value, json};
 use storage::{Durability, SqliteStore};
 use tests::glovebox::{Home, bash, finish, tool_call};
@@ -38,9 +39,9 @@ const STEPS: usize = 2500;
 
 pub(crate) async fn measure(report: BenchmarkReport) {
     report.add(first_event(report.repetitions(MESSAGES)).await);
-    match LocalBackend::new() {
+    match LocalBackend::isolated(IsolationKind::Bubblewrap).await {
         Some(backend) => report.add(start(backend, report.repetitions(STARTS)).await),
-        None => report.skip("serve", "no isolation of local sandboxes"),
+        None => report.skip("serve", "no bubblewrap"),
     }
     report.add(page(report.repetitions(PAGES)).await);
     report.add_all(concurrent(report.repetitions(CONVERSATIONS)).await);
