@@ -71,7 +71,7 @@ async fn two_hosts(database: &TestDatabase, events: u64) -> f64 {
     let mut appends = Vec::new();
     for number in 0..MANY {
         let (host, id) = (&hosts[number as usize % 2], format!("of-hosts-{number}").parse().unwrap());
-        leases.push(host.leases().acquire(&id).await.unwrap().expect("nobody else has it"));
+        leases.push(host.leases().acquire(&id).await.unwrap().expect("no other host has it"));
         appends.push(append(Arc::clone(host), id, events / MANY));
     }
     let started = Instant::now();

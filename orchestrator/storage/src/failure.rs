@@ -17,7 +17,7 @@ pub(crate) fn failed(operation: &'static str, source: impl Into<Box<dyn Error + 
     }
 }
 
-/// Returns the cause of an error. That a disk is full is an [`io::Error`], so that it can be told without knowing the database.
+/// Returns the cause of an error. That a disk is full is an [`io::Error`], so that it is recognized without knowing the database.
 pub(crate) fn cause(source: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Send + Sync> {
     if is_full(source.as_ref()) { io::Error::new(io::ErrorKind::StorageFull, source).into() } else { source }
 }

@@ -63,7 +63,9 @@ impl HostedConversations {
             let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
             failures.0.retain(|id, _| failed.contains(id));
             for id in failed {
-                if failures.is_waiting(&id) {
+                // The user may have stopped it meanwhile.
+                let is_failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).contains(&id);
+                if !is_failed || failures.is_waiting(&id) {
                     continue;
                 }
                 match self.start(&id).await {

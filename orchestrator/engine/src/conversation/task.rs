@@ -181,7 +181,7 @@ impl Task {
         let steps = self.workers.values().any(|worker| worker.running_step.is_some());
         let calls = self.actions.values().any(|running| running.performer != Performer::Sandbox);
         if self.is_draining && !steps && !calls {
-            // Sending fails if nobody waits any more.
+            // Sending fails if no caller waits any more.
             for drained in self.drained.drain(..) {
                 let _ = drained.send(());
             }

@@ -26,7 +26,7 @@ use crate::state::ServerState;
 /// Header of the conversation, in requests and responses.
 const CONVERSATION_HEADER: &str = "x-conversation-id";
 
-/// Tells OpenAI's clients whether to send a request again. Another turn of the agent would start.
+/// Whether OpenAI's clients send a request again. Another turn of the agent would start.
 const RETRY_HEADER: &str = "x-should-retry";
 
 /// Maximum time of a turn. The agent continues after it.
