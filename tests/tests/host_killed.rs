@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::future::ready;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::sandbox::{SandboxProvider, sweep};
@@ -46,6 +47,7 @@ fn local(home: &Home) -> Box<dyn SandboxProvider> {
         control_groups: CONTROL_GROUPS.into(),
         runtime_dir: None,
         user: None,
+        probes: Arc::default(),
     }))
 }
 

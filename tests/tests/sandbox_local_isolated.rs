@@ -322,7 +322,7 @@ async fn start_is_refused_without_isolation_unless_requested() {
         assert!(text.contains("install bubblewrap") && text.contains("--unsafe-local"), "{text}");
         assert!(!text.contains('\n'), "{text}");
     }
-    assert_eq!(*provider(IsolationChoice::Unsafe, "/bin/true").isolation().await.unwrap(), Isolation::None);
+    assert_eq!(provider(IsolationChoice::Unsafe, "/bin/true").isolation().await.unwrap(), Isolation::None);
 }
 
 /// Neither bubblewrap nor this program can mount anything there, as on systems that restrict user namespaces.

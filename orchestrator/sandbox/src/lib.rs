@@ -26,7 +26,7 @@ pub use docker::{
 pub use host_secret::HostSecret;
 pub use local::{
     BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, Isolation, IsolationChoice, IsolationKind, LocalConfig,
-    LocalProvider,
+    LocalProbes, LocalProvider,
 };
 pub use provisioning::sandbox_id_of;
 pub use remote::{

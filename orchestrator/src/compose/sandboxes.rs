@@ -95,7 +95,7 @@ pub(crate) async fn isolation(
     }
     let server = ServerBinary::embedded(state_dir.path().join("bin"));
     let provider = LocalProvider::new(local(config, state_dir, server, state_dir.secret()?)?);
-    Ok(Some((provider.isolation().await?.clone(), provider.bounds().await?.clone())))
+    Ok(Some((provider.isolation().await?, provider.bounds().await?.clone())))
 }
 
 fn docker(
@@ -164,6 +164,7 @@ fn local(
         control_groups: CONTROL_GROUPS.into(),
         runtime_dir: config.host.runtime_dir.clone(),
         user: config.sandbox.ssh.user.clone(),
+        probes: state_dir.local_probes(),
     })
 }
 

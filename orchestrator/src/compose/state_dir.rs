@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use conversations::{ConversationLock, ConversationLocks, HostError, LockGuard};
 use protocol::ConversationId;
-use sandbox::HostSecret;
+use sandbox::{HostSecret, LocalProbes};
 use storage::{Durability, SqliteStore};
 use tokio_util::sync::CancellationToken;
 
@@ -23,26 +23,29 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The state folder. Only its owner can read it.
 #[derive(Debug, Clone)]
-pub(crate) struct StateDir(PathBuf);
+pub(crate) struct StateDir {
+    path: PathBuf,
+    local_probes: Arc<LocalProbes>,
+}
 
 impl StateDir {
     /// Opens the folder, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         create_private_folder(path)?;
         let path = path.canonicalize().with_context(|| format!("cannot open {}", path.display()))?;
-        Ok(Self(path))
+        Ok(Self { path, local_probes: Arc::default() })
     }
 
     /// Opens the store of event logs to read it, even if its file cannot be written.
     pub(crate) async fn store_to_read(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
-        let path = self.0.join("glovebox.db");
+        let path = self.path.join("glovebox.db");
         let store = SqliteStore::open_to_read(&path, durability).await;
         store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
 
     /// Opens the store of event logs.
     pub(crate) async fn store(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
-        let path = self.0.join("glovebox.db");
+        let path = self.path.join("glovebox.db");
         let store = SqliteStore::open(&path, durability).await;
         store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
@@ -66,7 +69,7 @@ impl StateDir {
 
     /// Path of the default workspace, which may not exist.
     pub(super) fn workspace_path(&self, conversation: &ConversationId) -> PathBuf {
-        self.0.join("workspaces").join(conversation.as_str())
+        self.path.join("workspaces").join(conversation.as_str())
     }
 
     /// Acquires the right to write a conversation. Fails if another process holds it.
@@ -98,17 +101,22 @@ impl StateDir {
     }
 
     fn lock_path(&self, conversation: &ConversationId) -> PathBuf {
-        self.0.join("locks").join(conversation.as_str())
+        self.path.join("locks").join(conversation.as_str())
     }
 
     /// The folder itself.
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    /// Returns what this process knows of the machine's local sandboxes.
+    pub(super) fn local_probes(&self) -> Arc<LocalProbes> {
+        Arc::clone(&self.local_probes)
     }
 
     /// Returns the secret that sandbox keys are derived from. Created at the first start.
     pub(super) fn secret(&self) -> anyhow::Result<HostSecret> {
-        let path = self.0.join("secret");
+        let path = self.path.join("secret");
         let context = || format!("cannot read the host's secret in {}", path.display());
         if !path.exists() {
             self.create_secret(&path).with_context(context)?;
@@ -124,7 +132,7 @@ impl StateDir {
         let random = ring::rand::SystemRandom::new();
         ring::rand::SecureRandom::fill(&random, &mut bytes)
             .map_err(|_| anyhow::anyhow!("no random bytes"))?;
-        let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.path)?;
         file.write_all(&bytes)?;
         file.as_file().sync_all()?;
         match file.persist_noclobber(path) {
@@ -147,7 +155,7 @@ impl ConversationLocks for StateDir {
         let path = folder.canonicalize().with_context(|| format!("cannot open {}", folder.display()));
         let path = path.map_err(host_error)?;
         let name = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
-        to_guard(Self::try_lock(self.0.join("folder-locks").join(hex::encode(name.as_ref()))))
+        to_guard(Self::try_lock(self.path.join("folder-locks").join(hex::encode(name.as_ref()))))
     }
 
     async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError> {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -80,7 +81,7 @@ impl LocalBackend {
     /// Creates a backend with this kind of isolation. `None` if it is unavailable; with `CI=true` that is a failure.
     pub async fn isolated(kind: IsolationKind) -> Option<Self> {
         let backend = Self::of(IsolationChoice::Only(kind));
-        let found = backend.local_provider(ServerBinary::from_file("/nowhere")).isolation().await.cloned();
+        let found = backend.local_provider(ServerBinary::from_file("/nowhere")).isolation().await;
         match found {
             Ok(_) => Some(backend),
             Err(error) => {
@@ -153,6 +154,7 @@ impl LocalBackend {
             control_groups: CONTROL_GROUPS.into(),
             runtime_dir: None,
             user: None,
+            probes: Arc::default(),
         }
     }
 

@@ -29,7 +29,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_QUOTED_CHARS: usize = 300;
 
 /// The configured isolation of local sandboxes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IsolationChoice {
     /// bubblewrap if it works, else Landlock. If neither works, no sandbox is created.
     Probe,
@@ -40,7 +40,7 @@ pub enum IsolationChoice {
 }
 
 /// A method of isolation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IsolationKind {
     /// Namespaces that the program `bwrap` creates.
     Bubblewrap,

@@ -11,6 +11,7 @@ mod bounds;
 mod bubblewrap;
 mod folder;
 mod isolation;
+mod probes;
 mod process;
 mod server_socket;
 mod start;
@@ -28,7 +29,6 @@ use engine::sandbox::{
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
-use tokio::sync::OnceCell;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::{ActionClient, Address};
@@ -39,6 +39,7 @@ pub use bounds::Bounds;
 pub use bubblewrap::BUBBLEWRAP_PROGRAMS;
 use folder::SandboxFolder;
 pub use isolation::{Isolation, IsolationChoice, IsolationKind};
+pub use probes::LocalProbes;
 use server_socket::ServerSocket;
 use start::{SandboxIsolation, SandboxLimits, ServerStart};
 use view::View;
@@ -77,6 +78,8 @@ pub struct LocalConfig {
     pub runtime_dir: Option<PathBuf>,
     /// The user's name. `None` if unknown: then the manager may not outlive the user's sessions.
     pub user: Option<String>,
+    /// What is known of this host. Shared by providers that differ in nothing but isolation, network and hidden files.
+    pub probes: Arc<LocalProbes>,
 }
 
 /// The usual mount point of control groups.
@@ -98,34 +101,28 @@ impl LocalConfig {
 /// Provisions sandboxes as processes of this host.
 pub struct LocalProvider {
     config: Arc<LocalConfig>,
-    isolation: OnceCell<Isolation>,
-    bounds: OnceCell<Bounds>,
     removals: TaskTracker,
 }
 
 impl LocalProvider {
     /// Creates the provider. Does not access the host yet.
     pub fn new(config: LocalConfig) -> Self {
-        Self {
-            config: Arc::new(config),
-            isolation: OnceCell::new(),
-            bounds: OnceCell::new(),
-            removals: TaskTracker::new(),
-        }
+        Self { config: Arc::new(config), removals: TaskTracker::new() }
     }
 
     /// Returns the isolation of this host. The first call, or the first sandbox, probes it: in 20 ms, at most 15 s.
     ///
     /// # Errors
     /// [`SandboxError::RuntimeUnavailable`] if the configured isolation does not work here, with the cause and a remedy.
-    pub async fn isolation(&self) -> Result<&Isolation, SandboxError> {
+    pub async fn isolation(&self) -> Result<Isolation, SandboxError> {
         let probe = || async {
             let config = Arc::clone(&self.config);
             // A separate task, which continues if this future is dropped.
             let probed = self.removals.spawn(async move { isolation::probe(&config).await });
             probed.await.unwrap_or_else(|panic| Err(SandboxError::host("probe", "the isolation", panic)))
         };
-        self.isolation.get_or_try_init(probe).await
+        let probed = self.config.probes.isolation(self.config.isolation, self.config.network);
+        probed.get_or_try_init(probe).await.cloned()
     }
 
     /// Returns the limits that this host can enforce. The first call, or the first sandbox, probes them.
@@ -138,7 +135,7 @@ impl LocalProvider {
             let probed = self.removals.spawn(async move { Bounds::probe(&config).await });
             probed.await.map_err(|panic| SandboxError::host("probe", "the limits", panic))
         };
-        self.bounds.get_or_try_init(probe).await
+        self.config.probes.bounds.get_or_try_init(probe).await
     }
 
     async fn start_sandbox(
@@ -153,7 +150,7 @@ impl LocalProvider {
         let folder = self.folder(sandbox)?;
         let workspace = spec.workspace.as_deref().map(check_workspace).transpose()?;
         if let Some(workspace) = &workspace {
-            view::check_owner(workspace, isolation)?;
+            view::check_owner(workspace, &isolation)?;
         }
         on_progress(StartProgress::Starting);
         folder.create(spec.lifetime)?;
@@ -170,7 +167,7 @@ impl LocalProvider {
                 resources: spec.resources,
                 launcher: self.config.launcher.clone(),
             },
-            isolation: self.sandbox_isolation(isolation, &folder, &working_dir, &binary, &spec.volumes)?,
+            isolation: self.sandbox_isolation(&isolation, &folder, &working_dir, &binary, &spec.volumes)?,
             binary,
             working_dir,
         };
