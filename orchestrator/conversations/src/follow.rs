@@ -223,9 +223,9 @@ impl Follower {
         Ok(())
     }
 
-    fn enqueue(&mut self, events: Vec<Event>) {
+    fn enqueue(&mut self, events: Vec<Arc<Event>>) {
         self.next = events.last().map_or(self.next, |last| last.id.next());
-        self.replayed_action_count += replay::count_replayable(&events);
+        self.replayed_action_count += replay::count_replayable(events.iter().map(Arc::as_ref));
         for event in events {
             self.queue.push_event(event, ConversationUpdate::Event);
         }

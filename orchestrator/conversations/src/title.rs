@@ -21,9 +21,9 @@ async fn first_message(conversation: &Conversation) -> Option<String> {
         let events = cursor.next().await.ok().filter(|events| !events.is_empty())?;
         for event in events {
             if let (EventSource::User, EventBody::Action(Action::Message(message))) =
-                (event.source, event.body)
+                (event.source, &event.body)
             {
-                return Some(message.content);
+                return Some(message.content.clone());
             }
         }
     }

@@ -12,9 +12,9 @@ use tokio::sync::broadcast::error::TryRecvError;
 #[derive(Debug)]
 pub enum ConversationUpdate {
     /// An event was appended.
-    Event(Event),
+    Event(Arc<Event>),
     /// An action that an earlier process started, and that still runs. It precedes the first event to report.
-    Attached(Event),
+    Attached(Arc<Event>),
     /// A live update between events.
     Live(LiveUpdate),
     /// Live updates were missed.
@@ -69,7 +69,7 @@ impl UpdateQueue {
     }
 
     /// Queues an event after earlier output. If the event is an action, its own output follows it.
-    pub(crate) fn push_event(&mut self, event: Event, to_update: fn(Event) -> ConversationUpdate) {
+    pub(crate) fn push_event(&mut self, event: Arc<Event>, to_update: fn(Arc<Event>) -> ConversationUpdate) {
         let mut is_missed = false;
         while self.early.is_none() {
             match self.live.try_recv() {
@@ -115,8 +115,9 @@ mod tests {
 
     use super::*;
 
-    fn event(id: u64) -> Event {
-        Event::new(EventId(id), timestamp(), EventSource::Agent, Action::from(RunAction::default()))
+    fn event(id: u64) -> Arc<Event> {
+        let action = Action::from(RunAction::default());
+        Arc::new(Event::new(EventId(id), timestamp(), EventSource::Agent, action))
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct EventStream {
 /// Where the next event comes from.
 enum Source {
     /// A page of the store. The conversation is followed once all stored events are read.
-    Store(VecDeque<Event>),
+    Store(VecDeque<Arc<Event>>),
     /// The running conversation.
     Follower(Box<Follower>),
 }
@@ -69,7 +69,7 @@ impl EventStream {
         let end = conversations.subscribe(&self.id);
         let page = conversations.read(&self.id, self.next, PAGE_SIZE).await?;
         if !page.is_empty() {
-            self.source = Source::Store(page.into());
+            self.source = Source::Store(page.into_iter().map(Arc::new).collect());
             return Ok(());
         }
         let options = FollowOptions { from: self.next, auto_continue: false };

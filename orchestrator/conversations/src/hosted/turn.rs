@@ -44,7 +44,7 @@ pub struct Turn {
 #[derive(Debug)]
 pub enum TurnUpdate {
     /// An event was appended.
-    Event(Box<Event>),
+    Event(Arc<Event>),
     /// The turn has ended. The last update.
     Ended(TurnEnd),
 }
@@ -91,7 +91,7 @@ enum Source {
     /// The running conversation.
     Follower(Box<Follower>),
     /// The store, because the conversation does not run in this process.
-    Store(VecDeque<Event>),
+    Store(VecDeque<Arc<Event>>),
 }
 
 impl HostedConversations {
@@ -224,7 +224,7 @@ impl Turn {
                 Source::Follower(follower) => match follower.next().await? {
                     ConversationUpdate::Event(event) => {
                         if let Some(event) = self.track(event) {
-                            return Ok(TurnUpdate::Event(Box::new(event)));
+                            return Ok(TurnUpdate::Event(event));
                         }
                     }
                     ConversationUpdate::Waiting(waiting) => return Ok(self.end(&waiting.state)),
@@ -234,11 +234,12 @@ impl Turn {
                 Source::Store(page) => match page.pop_front() {
                     Some(event) => {
                         if let Some(event) = self.track(event) {
-                            return Ok(TurnUpdate::Event(Box::new(event)));
+                            return Ok(TurnUpdate::Event(event));
                         }
                     }
                     None => {
-                        *page = self.hosted.conversations.read(&self.id, self.next, PAGE_SIZE).await?.into();
+                        let read = self.hosted.conversations.read(&self.id, self.next, PAGE_SIZE).await?;
+                        *page = read.into_iter().map(Arc::new).collect();
                         if page.is_empty() {
                             let state = self.latest_state().await?;
                             return Ok(self.end(&state));
@@ -254,7 +255,7 @@ impl Turn {
     }
 
     /// Records an event as read. Returns it if it is part of the turn.
-    fn track(&mut self, event: Event) -> Option<Event> {
+    fn track(&mut self, event: Arc<Event>) -> Option<Arc<Event>> {
         self.next = event.id.next();
         self.awaits_message &= !is_user_message(&event);
         if let EventBody::Observation(observation) = &event.body

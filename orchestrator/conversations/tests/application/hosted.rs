@@ -250,12 +250,8 @@ async fn stream_of_a_stored_conversation_has_its_title_and_end() {
         tokio::task::yield_now().await;
         hosted.set_title(&id, "New title").await.unwrap();
     });
-    let ConversationUpdate::Event(Event {
-        body: EventBody::Record(Record::ConversationTitled(titled)), ..
-    }) = event.unwrap()
-    else {
-        panic!("no title");
-    };
+    let ConversationUpdate::Event(event) = event.unwrap() else { panic!("no event") };
+    let EventBody::Record(Record::ConversationTitled(titled)) = &event.body else { panic!("no title") };
     assert_eq!(titled.title, "New title");
     let (ended, ()) = tokio::join!(stream.next(), async {
         tokio::task::yield_now().await;

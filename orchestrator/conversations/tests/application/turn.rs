@@ -17,18 +17,18 @@ async fn first_turn(hosted: &Arc<HostedConversations>) -> Turn {
     hosted.start_turn(request, LONG).await.unwrap()
 }
 
-async fn read(turn: &mut Turn) -> (Vec<Event>, TurnEnd) {
+async fn read(turn: &mut Turn) -> (Vec<Arc<Event>>, TurnEnd) {
     let mut events = Vec::new();
     loop {
         match turn.next().await.unwrap() {
-            TurnUpdate::Event(event) => events.push(*event),
+            TurnUpdate::Event(event) => events.push(event),
             TurnUpdate::Ended(end) => return (events, end),
         }
     }
 }
 
 /// Source and text of the messages.
-fn messages(events: &[Event]) -> Vec<(EventSource, &str)> {
+fn messages(events: &[Arc<Event>]) -> Vec<(EventSource, &str)> {
     events
         .iter()
         .filter_map(|event| match &event.body {

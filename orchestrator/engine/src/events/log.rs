@@ -1,9 +1,11 @@
 //! The event log of one conversation, with one writer and any number of readers.
 //!
 //! The writer appends to the store and then advances the head. A reader holds only a cursor: it reads from the store up
-//! to the head and waits there. A slow reader does not block the writer and misses no event. When the writer drops the
-//! log, readers read the remaining events and then reach the end.
+//! to the head and waits there. The latest events are shared, so that many readers near the head read nothing from the store.
+//! A slow reader does not block the writer and misses no event. When the writer drops the log, readers read the remaining
+//! events and then reach the end.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -15,6 +17,9 @@ use super::{EventStore, StoreError};
 /// Number of events per read from the store. Large enough to be worth a query, and bounds the memory of a reader.
 const PAGE_SIZE: usize = 256;
 
+/// Number of the latest events that readers share. The views of the agents have most of them anyway.
+const MAX_RECENT: usize = 256;
+
 /// Number of pages that are read concurrently when a log is opened. Parsing dominates, so this uses all idle CPUs.
 const READ_AHEAD: usize = 4;
 
@@ -25,17 +30,24 @@ pub struct EventLog {
     head: watch::Sender<Head>,
 }
 
-/// The end of a log, with the latest events, so that readers at the end need not read them from the store.
+/// The end of a log, and the latest of the events that this process has appended.
 struct Head {
     end: EventId,
-    latest: Arc<[Arc<Event>]>,
+    recent: VecDeque<Arc<Event>>,
 }
 
 impl Head {
-    /// Returns the events from `from` on, if the latest append includes all of them.
-    fn since(&self, from: EventId) -> Option<Vec<Event>> {
-        let index = self.latest.iter().position(|event| event.id == from)?;
-        Some(self.latest.iter().skip(index).map(|event| Event::clone(event)).collect())
+    fn advance(&mut self, appended: &[Arc<Event>]) {
+        self.recent.extend(appended.iter().cloned());
+        self.recent.drain(..self.recent.len().saturating_sub(MAX_RECENT));
+        self.end = appended.last().map_or(self.end, |last| last.id.next());
+    }
+
+    /// Returns the events from `from` on, if all of them are recent.
+    fn since(&self, from: EventId) -> Option<Vec<Arc<Event>>> {
+        let count = usize::try_from(self.end.0.checked_sub(from.0)?).ok()?;
+        let start = self.recent.len().checked_sub(count)?;
+        Some(self.recent.range(start..).cloned().collect())
     }
 }
 
@@ -70,7 +82,7 @@ impl EventLog {
             }
         }
         let end = EventId(events.len() as u64);
-        let head = watch::Sender::new(Head { end, latest: Arc::default() });
+        let head = watch::Sender::new(Head { end, recent: VecDeque::new() });
         Ok((Self { store, conversation, head }, events))
     }
 
@@ -78,13 +90,15 @@ impl EventLog {
     ///
     /// # Errors
     /// See [`EventStore::append`]. Nothing is published then.
-    pub async fn append(&self, events: Vec<Event>) -> Result<Arc<[Arc<Event>]>, StoreError> {
+    pub async fn append(&self, events: Vec<Event>) -> Result<Vec<Arc<Event>>, StoreError> {
         let events = self.store.as_stored(events)?;
-        let Some(end) = events.last().map(|last| last.id.next()) else { return Ok(Arc::default()) };
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
         self.store.append(&self.conversation, &events).await?;
-        let latest: Arc<[_]> = events.into_iter().map(Arc::new).collect();
-        self.head.send_replace(Head { end, latest: Arc::clone(&latest) });
-        Ok(latest)
+        let appended: Vec<_> = events.into_iter().map(Arc::new).collect();
+        self.head.send_modify(|head| head.advance(&appended));
+        Ok(appended)
     }
 
     /// Returns a reader that starts at `from`.
@@ -112,14 +126,17 @@ impl Cursor {
     ///
     /// # Errors
     /// See [`EventStore::read`]. The cursor does not advance then.
-    pub async fn next(&mut self) -> Result<Vec<Event>, StoreError> {
+    pub async fn next(&mut self) -> Result<Vec<Arc<Event>>, StoreError> {
         let next = self.next;
         // An error means that the writer is gone. Its last head is still readable.
         let _ = self.head.wait_for(|head| head.end > next).await;
-        let latest = self.head.borrow().since(next);
-        let events = match latest {
+        let recent = self.head.borrow().since(next);
+        let events = match recent {
             Some(events) => events,
-            None => self.store.read(&self.conversation, next, PAGE_SIZE).await?,
+            None => {
+                let page = self.store.read(&self.conversation, next, PAGE_SIZE).await?;
+                page.into_iter().map(Arc::new).collect()
+            }
         };
         if let Some(last) = events.last() {
             self.next = last.id.next();
@@ -172,23 +189,40 @@ mod tests {
         let mut reader = log.cursor(EventId::FIRST);
         let (events, ()) =
             tokio::join!(reader.next(), async { drop(log.append(vec![event(0)]).await.unwrap()) });
-        assert_eq!(events.unwrap(), [event(0)]);
+        assert_eq!(events.unwrap(), [Arc::new(event(0))]);
+    }
+
+    #[tokio::test]
+    async fn readers_near_the_end_share_events_after_many_appends() {
+        let store = Arc::new(MemoryStore::default());
+        let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
+        let mut appended = Vec::new();
+        for id in 0..100 {
+            appended.extend(log.append(vec![event(id)]).await.unwrap());
+        }
+        for from in [0, 50, 99] {
+            let read = log.cursor(EventId(from)).next().await.unwrap();
+            assert_eq!(read.len() as u64, 100 - from);
+            assert!(
+                read.iter().zip(&appended[from as usize..]).all(|(read, event)| Arc::ptr_eq(read, event))
+            );
+        }
     }
 
     #[tokio::test]
     async fn reader_misses_no_event_from_any_start() {
         let store = Arc::new(MemoryStore::default());
         let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
-        for batch in [0..1, 1..4, 4..6] {
+        for batch in [0..1, 1..4, 4..6, 6..300] {
             log.append(batch.map(event).collect()).await.unwrap();
         }
-        for from in 0..6 {
+        for from in (0..6).chain([43, 44, 45, 299]) {
             let mut reader = log.cursor(EventId(from));
             let mut ids = Vec::new();
-            while ids.last() != Some(&5) {
+            while ids.last() != Some(&299) {
                 ids.extend(reader.next().await.unwrap().iter().map(|event| event.id.0));
             }
-            assert_eq!(ids, (from..6).collect::<Vec<_>>());
+            assert_eq!(ids, (from..300).collect::<Vec<_>>());
         }
     }
 

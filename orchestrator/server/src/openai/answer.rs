@@ -26,7 +26,7 @@ pub(super) struct Answer {
     unserved: Pin<Box<dyn Future<Output = ApiError> + Send>>,
     length: usize,
     /// The last action of an agent.
-    action: Option<Box<Event>>,
+    action: Option<Arc<Event>>,
     /// The end that follows the last text.
     end: Option<AnswerPart>,
 }
@@ -94,7 +94,7 @@ impl Answer {
     }
 
     /// Remembers what the agent does, to describe an action that awaits confirmation.
-    fn track(&mut self, event: Box<Event>) {
+    fn track(&mut self, event: Arc<Event>) {
         if event.source == EventSource::Agent && matches!(event.body, EventBody::Action(_)) {
             self.action = Some(event);
         }
