@@ -36,6 +36,7 @@ mod auth;
 mod base_path;
 mod cached;
 mod client_address;
+mod client_events;
 mod connections;
 mod cookies;
 mod error;

@@ -8,6 +8,7 @@ use conversations::{ConversationUpdate, ConversationsError, EventStream};
 use http::StatusCode;
 use protocol::{Action, ConversationId, Event, EventBody, Observation, ObservationKind, Record};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use socketioxide::extract::{AckSender, SocketRef, TryData};
 use socketioxide::handler::ConnectHandler as _;
@@ -200,7 +201,7 @@ async fn send_events(
     let mut last_state = None;
     loop {
         let ConversationUpdate::Event(event) = events.next().await? else { continue };
-        let message = to_message(id, &event);
+        let message = to_message(state, id, &event);
         let is_replayed = event.id.next().0 < stored;
         let (held, sent) = if is_state_change(&event) { (message, None) } else { (None, message) };
         last_state = held.or(last_state);
@@ -219,9 +220,9 @@ fn is_state_change(event: &Event) -> bool {
 }
 
 /// Returns what a client receives for an event. `None` for events that V0 does not send.
-fn to_message(id: &ConversationId, event: &Event) -> Option<Value> {
+fn to_message(state: &ServerState, id: &ConversationId, event: &Arc<Event>) -> Option<Arc<RawValue>> {
     match &event.body {
-        EventBody::Record(Record::ConversationTitled(titled)) => Some(json!({
+        EventBody::Record(Record::ConversationTitled(titled)) => view::raw_json(&json!({
             "status_update": true, "type": "info", "message": id, "conversation_title": titled.title,
         })),
         EventBody::Action(Action::Null(_) | Action::Recall(_)) => None,
@@ -229,12 +230,12 @@ fn to_message(id: &ConversationId, event: &Event) -> Option<Value> {
             kind: ObservationKind::Null(_) | ObservationKind::Recall(_),
             ..
         }) => None,
-        _ => view::event(event),
+        _ => state.client_events.json(event),
     }
 }
 
 /// Sends a message, and waits while the queue of a slow client is full. Returns whether the client is still connected.
-async fn send(socket: &SocketRef, message: &Value) -> bool {
+async fn send(socket: &SocketRef, message: &RawValue) -> bool {
     loop {
         match socket.emit("oh_event", message) {
             Ok(()) => return true,

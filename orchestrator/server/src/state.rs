@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::AuditLog;
 use crate::cached::Cached;
+use crate::client_events::ClientEvents;
 use crate::error::ApiError;
 use crate::failed_attempts::FailedAttempts;
 use crate::rate_limit::RateLimits;
@@ -49,6 +50,7 @@ pub(crate) struct ServerState {
     pub(crate) failed_attempts: FailedAttempts,
     pub(crate) other_hosts: Option<OtherHosts>,
     pub(crate) git: GitClient,
+    pub(crate) client_events: ClientEvents,
     pub(crate) metrics: Arc<dyn ServerMetrics>,
     pub(crate) page_folder: Option<PathBuf>,
     pub(crate) started_at: Instant,
@@ -109,6 +111,7 @@ impl ServerState {
             failed_attempts: FailedAttempts::default(),
             other_hosts,
             git,
+            client_events: ClientEvents::default(),
             metrics,
             page_folder,
             started_at: Instant::now(),

@@ -14,7 +14,8 @@ use conversations::{ConversationUpdate, ConversationsError, EventStream};
 use engine::conversation::LiveUpdate;
 use futures_util::stream::{self, Stream};
 use protocol::{ConversationId, EventId};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use utoipa::IntoParams;
@@ -46,11 +47,13 @@ impl Default for StreamQuery {
 }
 
 /// A message of the stream.
+#[derive(Serialize)]
 struct StreamMessage {
+    #[serde(rename = "type")]
+    kind: &'static str,
     /// The id of the event, from which a client can continue.
     id: Option<EventId>,
-    kind: &'static str,
-    data: Value,
+    data: Arc<RawValue>,
 }
 
 /// Streams events and live output as server-sent events, or as a WebSocket if the request asks for an upgrade. It ends when
@@ -90,28 +93,29 @@ fn serve_events(
     events: EventStream,
 ) -> Response {
     let connection = state.connect(id);
+    let messages = messages(Arc::clone(&state), events, connection);
     let ended = async move {
         tokio::select! {
             () = state.streams.cancelled() => {}
             () = state.until_revoked(&caller) => {}
         }
     };
-    let messages = messages(events, connection);
     let messages = stream::StreamExt::take_until(messages, ended);
     Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response()
 }
 
 fn messages<G>(
+    state: Arc<ServerState>,
     events: EventStream,
     connection: G,
 ) -> impl Stream<Item = Result<ServerSentEvent, Infallible>> {
-    stream::unfold(Some((events, connection)), |open| async move {
-        let (mut events, connection) = open?;
-        match next_message(&mut events).await {
-            Ok(StreamMessage { id, kind, data }) => {
-                let message = ServerSentEvent::default().event(kind).data(data.to_string());
+    stream::unfold(Some((state, events, connection)), |open| async move {
+        let (state, mut events, connection) = open?;
+        match next_message(&state, &mut events).await {
+            Ok(StreamMessage { kind, id, data }) => {
+                let message = ServerSentEvent::default().event(kind).data(data.get());
                 let message = id.into_iter().fold(message, |message, id| message.id(id.to_string()));
-                Some((Ok(message), Some((events, connection))))
+                Some((Ok(message), Some((state, events, connection))))
             }
             Err(error) => {
                 let data = failure(&error).to_string();
@@ -139,12 +143,11 @@ async fn serve_socket(
                 Some(Ok(_)) => continue,
                 Some(Err(_)) | None => return,
             },
-            message = next_message(&mut events) => message,
+            message = next_message(&state, &mut events) => message.map(|message| serde_json::to_string(&message)),
         };
         let (text, is_last) = match message {
-            Ok(StreamMessage { id, kind, data }) => {
-                (json!({"type": kind, "id": id, "data": data}).to_string(), false)
-            }
+            Ok(Ok(text)) => (text, false),
+            Ok(Err(_)) => return,
             Err(error) => (json!({"type": "error", "data": failure(&error)}).to_string(), true),
         };
         // A client that does not read is disconnected. It continues from its last event.
@@ -161,20 +164,23 @@ fn failure(error: &ConversationsError) -> Value {
 }
 
 /// Waits for the next update that clients see.
-async fn next_message(events: &mut EventStream) -> Result<StreamMessage, ConversationsError> {
+async fn next_message(
+    state: &ServerState,
+    events: &mut EventStream,
+) -> Result<StreamMessage, ConversationsError> {
     loop {
-        if let Some(message) = to_message(events.next().await?) {
+        if let Some(message) = to_message(state, events.next().await?) {
             return Ok(message);
         }
     }
 }
 
-fn to_message(update: ConversationUpdate) -> Option<StreamMessage> {
-    let live = |kind, data| Some(StreamMessage { id: None, kind, data });
+fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<StreamMessage> {
+    let live = |kind, data| Some(StreamMessage { kind, id: None, data: view::raw_json(&data)? });
     match update {
         ConversationUpdate::Event(event) => {
-            let data = view::event(&event)?;
-            Some(StreamMessage { id: Some(event.id), kind: "event", data })
+            let data = state.client_events.json(&event)?;
+            Some(StreamMessage { kind: "event", id: Some(event.id), data })
         }
         ConversationUpdate::Live(LiveUpdate::Output { action, offset, bytes }) => {
             let text = String::from_utf8_lossy(&bytes);

@@ -1,0 +1,104 @@
+//! The JSON of events for streams and sockets. Those of one conversation send the same events, and share their JSON.
+
+use std::sync::Arc;
+
+use protocol::Event;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use serde_json::value::RawValue;
+
+use crate::view;
+
+/// Number of events that the cache is prepared for.
+const EXPECTED_EVENTS: usize = 4096;
+
+/// Maximum memory of the cached events with their JSON, in bytes.
+const MAX_BYTES: u64 = 32 << 20;
+
+/// Memory of a cached event without its texts, in bytes.
+const OVERHEAD_BYTES: u64 = 512;
+
+/// The JSON of the events that were sent last. Keyed by the address of the event, which no other event has while it is cached.
+pub(crate) struct ClientEvents(Cache<usize, CachedEvent, ByMemory>);
+
+#[derive(Clone)]
+struct CachedEvent {
+    /// Keeps its address.
+    _event: Arc<Event>,
+    /// `None` for an event that clients do not see.
+    json: Option<Arc<RawValue>>,
+}
+
+#[derive(Clone)]
+struct ByMemory;
+
+impl Weighter<usize, CachedEvent> for ByMemory {
+    fn weight(&self, _: &usize, cached: &CachedEvent) -> u64 {
+        // The event has the same texts.
+        let length = cached.json.as_ref().map_or(0, |json| json.get().len());
+        OVERHEAD_BYTES + 2 * length as u64
+    }
+}
+
+impl Default for ClientEvents {
+    fn default() -> Self {
+        Self(Cache::with_weighter(EXPECTED_EVENTS, MAX_BYTES, ByMemory))
+    }
+}
+
+impl ClientEvents {
+    /// Returns an event as clients see it. `None` if they do not.
+    pub(crate) fn json(&self, event: &Arc<Event>) -> Option<Arc<RawValue>> {
+        let key = Arc::as_ptr(event).addr();
+        if let Some(cached) = self.0.get(&key) {
+            return cached.json;
+        }
+        let json = view::event_json(event);
+        self.0.insert(key, CachedEvent { _event: Arc::clone(event), json: json.clone() });
+        json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::testing::timestamp;
+    use protocol::action::MessageAction;
+    use protocol::record::ConversationTitled;
+    use protocol::{Action, EventBody, EventId, EventSource, Record};
+
+    use super::*;
+
+    fn event(id: u64, body: impl Into<EventBody>) -> Arc<Event> {
+        Arc::new(Event::new(EventId(id), timestamp(), EventSource::User, body))
+    }
+
+    fn message(id: u64, length: usize) -> Arc<Event> {
+        let message = MessageAction { content: "x".repeat(length), ..MessageAction::default() };
+        event(id, Action::from(message))
+    }
+
+    #[test]
+    fn streams_share_the_json_of_an_event() {
+        let events = ClientEvents::default();
+        let message = message(1, 10);
+        let (first, second) = (events.json(&message).unwrap(), events.json(&message).unwrap());
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!(
+            serde_json::to_value(&*message).unwrap(),
+            first.get().parse::<serde_json::Value>().unwrap()
+        );
+        let record = event(2, Record::from(ConversationTitled { title: "Title".to_owned() }));
+        assert!(events.json(&record).is_none() && events.json(&record).is_none());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_no_event_gets_the_json_of_another() {
+        let events = ClientEvents::default();
+        for id in 0..700 {
+            // Dropped at once, so that addresses would be used again.
+            let json = events.json(&message(id, 40_000)).unwrap();
+            assert!(json.get().contains(&format!("\"id\":{id},")), "{id}");
+            assert!(events.0.weight() <= MAX_BYTES);
+        }
+    }
+}
