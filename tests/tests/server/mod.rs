@@ -5,6 +5,7 @@ mod feedback;
 mod files;
 mod full_disk;
 mod git;
+mod many_sockets;
 mod mcp_endpoint;
 mod openai;
 mod openai_turns;

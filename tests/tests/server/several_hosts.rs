@@ -6,12 +6,12 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tests::glovebox::{Home, bash, finish, wait_until};
+use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish, wait_until};
 use tests::host_server::{HostServer, is_state};
 use tests::postgres::PostgresServer;
 
 /// Conversations that run when a host ends. More of them than the machine has processors.
-const RUNNING: usize = 8;
+const RUNNING: usize = 50;
 
 /// Servers of one database and one home, whose agents append to a file and wait until they may go on.
 struct Hosts {
@@ -27,9 +27,10 @@ impl Hosts {
         let database = PostgresServer::start()?;
         let address = database.address(&database.create_database());
         let home = Home::new();
-        // Each conversation has its own folder, which is the working directory of its commands.
+        // Each conversation has its own folder, which is the working directory of its commands. They print, because the time without
+        // output is limited.
         let command = format!(
-            "echo run >> runs; until [ -e {} ]; do sleep 0.1; done; echo done",
+            "echo run >> runs; until [ -e {} ]; do echo waiting; sleep 0.5; done; echo done",
             home.workspace().join("gate").display()
         );
         home.write(
@@ -44,7 +45,9 @@ impl Hosts {
     }
 
     fn start(&self) -> HostServer {
-        HostServer::start(&self.home, &self.model, &["--store", &self.address, "--log-level", "info"])
+        let maximum = (2 * RUNNING).to_string();
+        let options = ["--store", &self.address, "--log-level", "info", "--max-running", &maximum];
+        HostServer::start(&self.home, &self.model, &options)
     }
 
     fn runs(&self, id: &str) -> PathBuf {
@@ -83,10 +86,20 @@ async fn assert_ran_once(server: &HostServer, id: &str, runs: &Path) {
     let events = server.wait_for_event(id, |event| is_state(event, "finished")).await;
     let results: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
     assert_eq!(results.len(), 1, "{events:#?}");
-    assert_eq!(results[0]["content"], "done");
+    assert!(results[0]["content"].as_str().unwrap().ends_with("waiting\ndone"), "{:?}", results[0]);
     assert_eq!(std::fs::read_to_string(runs).unwrap(), "run\n");
     let numbers: Vec<_> = events.iter().map(|event| event["id"].as_u64().unwrap()).collect();
     assert!(numbers.is_sorted_by(|before, after| before < after), "{numbers:?}");
+}
+
+/// Waits until a request has this answer.
+async fn wait_for(is_so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(TEST_TIMEOUT, waiting).await.expect("it becomes so in time");
 }
 
 async fn is_running(server: &HostServer, id: &str) -> bool {
@@ -271,6 +284,31 @@ async fn work_continues_after_a_restart_of_the_database() {
     hosts.open_gate();
     for id in &ids {
         assert_ran_once(&server, id, &hosts.runs(id)).await;
+    }
+    hosts.end([server], &ids).await;
+}
+
+/// Its connections break while agents take steps, twice: once it shuts down, once it recovers from a crash.
+#[tokio::test]
+async fn steps_continue_after_restarts_of_a_busy_database() {
+    const STEPS: usize = 40;
+    let Some(mut hosts) = Hosts::new() else { return };
+    let steps = (0..STEPS).map(|step| bash(&format!("echo {step} >> runs; sleep 0.1")));
+    hosts.model = hosts.home.script(&json!(steps.chain([finish()]).collect::<Vec<_>>()));
+    let server = hosts.start();
+    let ids = hosts.create_running(&server, 6).await;
+    for signal in [Signal::INT, Signal::QUIT] {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        hosts.database.stop(signal);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        hosts.database.restart();
+    }
+    for id in &ids {
+        let finished = |event: &Value| is_state(event, "finished");
+        let path = format!("/api/conversations/{id}/events?reverse=true");
+        wait_for(async || server.get(&path).await["events"].as_array().unwrap().iter().any(finished)).await;
+        let expected: String = (0..STEPS).map(|step| format!("{step}\n")).collect();
+        assert_eq!(std::fs::read_to_string(hosts.runs(id)).unwrap(), expected);
     }
     hosts.end([server], &ids).await;
 }
