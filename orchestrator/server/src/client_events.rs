@@ -53,7 +53,7 @@ impl ClientEvents {
         if let Some(cached) = self.0.get(&key) {
             return cached.json;
         }
-        let json = view::event_json(event);
+        let json = view::event_json(event).map(Arc::from);
         self.0.insert(key, CachedEvent { _event: Arc::clone(event), json: json.clone() });
         json
     }

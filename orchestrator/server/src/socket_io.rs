@@ -8,7 +8,7 @@ use conversations::{ConversationUpdate, ConversationsError, EventStream};
 use http::StatusCode;
 use protocol::{Action, ConversationId, Event, EventBody, Observation, ObservationKind, Record};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use socketioxide::extract::{AckSender, SocketRef, TryData};
 use socketioxide::handler::ConnectHandler as _;
@@ -21,7 +21,7 @@ use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::stream::first_after;
-use crate::{auth, routes, view};
+use crate::{auth, routes};
 
 /// Number of packets that wait for a slow client.
 const MAX_QUEUED_PACKETS: usize = 256;
@@ -222,9 +222,12 @@ fn is_state_change(event: &Event) -> bool {
 /// Returns what a client receives for an event. `None` for events that V0 does not send.
 fn to_message(state: &ServerState, id: &ConversationId, event: &Arc<Event>) -> Option<Arc<RawValue>> {
     match &event.body {
-        EventBody::Record(Record::ConversationTitled(titled)) => view::raw_json(&json!({
-            "status_update": true, "type": "info", "message": id, "conversation_title": titled.title,
-        })),
+        EventBody::Record(Record::ConversationTitled(titled)) => {
+            let update = json!({
+                "status_update": true, "type": "info", "message": id, "conversation_title": titled.title,
+            });
+            to_raw_value(&update).map(Arc::from).ok()
+        }
         EventBody::Action(Action::Null(_) | Action::Recall(_)) => None,
         EventBody::Observation(Observation {
             kind: ObservationKind::Null(_) | ObservationKind::Recall(_),

@@ -15,7 +15,7 @@ use engine::conversation::LiveUpdate;
 use futures_util::stream::{self, Stream};
 use protocol::{ConversationId, EventId};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use utoipa::IntoParams;
@@ -23,7 +23,6 @@ use utoipa::IntoParams;
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
 use crate::state::ServerState;
-use crate::view;
 
 /// Interval of keep-alive messages, so that proxies do not close the stream.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -176,7 +175,8 @@ async fn next_message(
 }
 
 fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<StreamMessage> {
-    let live = |kind, data| Some(StreamMessage { kind, id: None, data: view::raw_json(&data)? });
+    let live =
+        |kind, data: Value| Some(StreamMessage { kind, id: None, data: to_raw_value(&data).ok()?.into() });
     match update {
         ConversationUpdate::Event(event) => {
             let data = state.client_events.json(&event)?;

@@ -1,14 +1,12 @@
 //! Events and conversations in the form in which clients see them.
 
-use std::sync::Arc;
-
 use conversations::{ConversationEntry, ConversationStatus};
 use engine::conversation::State;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
 use protocol::record::{ConversationStarted, ConversationTrigger};
 use protocol::{Action, AgentState, ConversationId, Event, EventBody, EventSource};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::state::ServerState;
 
@@ -28,13 +26,11 @@ pub(crate) fn event(event: &Event) -> Option<Value> {
 }
 
 /// Like [`event`], as text.
-pub(crate) fn event_json(event: &Event) -> Option<Arc<RawValue>> {
-    self::event(event).as_ref().and_then(raw_json)
-}
-
-/// Returns the text of a JSON value.
-pub(crate) fn raw_json(value: &Value) -> Option<Arc<RawValue>> {
-    serde_json::value::to_raw_value(value).map(Arc::from).ok()
+pub(crate) fn event_json(event: &Event) -> Option<Box<RawValue>> {
+    if event.is_canonical() && !matches!(event.body, EventBody::Record(_)) {
+        return to_raw_value(event).ok();
+    }
+    to_raw_value(&self::event(event)?).ok()
 }
 
 /// Returns what the agent says to the user with an event. Messages of other agents are not for the user.

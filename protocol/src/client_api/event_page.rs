@@ -2,7 +2,7 @@
 
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Selects events of a conversation.
 #[derive(Debug, Clone, Deserialize)]
@@ -64,12 +64,12 @@ impl Default for EventQuery {
 }
 
 /// Some events of a conversation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventPage {
     /// The events, in V0's form.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
-    pub events: Vec<Value>,
+    pub events: Vec<Box<RawValue>>,
     /// Whether further events are selected.
     pub has_more: bool,
 }

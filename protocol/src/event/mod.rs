@@ -175,6 +175,11 @@ impl Event {
         }
     }
 
+    /// Whether its JSON is that of V0's newest version, which has a `message` in every action and observation.
+    pub fn is_canonical(&self) -> bool {
+        self.variance.is_none()
+    }
+
     /// Returns a human-readable line, V0's `message`.
     pub fn message(&self) -> String {
         match &self.body {

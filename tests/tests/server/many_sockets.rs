@@ -126,7 +126,7 @@ async fn fill(home: &Home) {
     for id in 0..LONG {
         let body: EventBody = match id {
             0 => Record::from(ConversationStarted::default()).into(),
-            _ => Action::from(ThinkAction { thought: thought.clone(), ..ThinkAction::default() }).into(),
+            _ => Action::from(ThinkAction { thought: thought.clone() }).into(),
         };
         let event = Event::new(EventId(id), timestamp.clone(), EventSource::Agent, body);
         store.append(&"long".parse().unwrap(), &[event]).await.unwrap();

@@ -7,7 +7,10 @@ use axum::extract::State;
 use engine::clock;
 use protocol::action::MessageAction;
 use protocol::client_api::{AgentMessage, EventPage, EventQuery, Success, TrajectoryExport};
-use protocol::{Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource};
+use protocol::{
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
+};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -41,9 +44,12 @@ pub(super) async fn page(
 ) -> Result<Json<EventPage>, ApiError> {
     let selection = Selection::new(&query)?;
     let conversations = state.conversations.conversations();
-    let end = conversations.event_count(&id).await?;
-    let last = query.end_id.map_or(end, |last| last.saturating_add(1).min(end));
-    let (mut events, mut range) = (Vec::new(), query.start_id..last);
+    let mut end = query.end_id.map_or(u64::MAX, |last| last.saturating_add(1));
+    if query.reverse {
+        end = end.min(conversations.event_count(&id).await?);
+    }
+    let (mut events, mut range) = (Vec::new(), query.start_id..end);
+    let mut is_known = query.reverse;
     // Most pages select all events. Those that do not read on in larger steps.
     let mut read_size = query.limit as u64 + 1;
     while !range.is_empty() && events.len() <= query.limit {
@@ -59,11 +65,18 @@ pub(super) async fn page(
             (from, count)
         };
         let mut read = conversations.read(&id, EventId(from), count as usize).await?;
+        is_known |= !read.is_empty();
         if query.reverse {
             read.reverse();
+        } else if (read.len() as u64) < count {
+            range.end = range.start;
         }
         events.extend(read.iter().filter_map(|event| selection.select(event)));
         read_size = (read_size * 2).min(MAX_READ_SIZE);
+    }
+    if !is_known {
+        // Fails if there is no such conversation.
+        conversations.event_count(&id).await?;
     }
     let has_more = events.len() > query.limit;
     events.truncate(query.limit);
@@ -76,6 +89,7 @@ struct Selection<'a> {
     text: Option<String>,
     include_types: Vec<&'a str>,
     exclude_types: Vec<&'a str>,
+    source: Option<EventSource>,
     /// The earliest time, in seconds since the Unix epoch.
     start: Option<f64>,
     /// The latest time, in seconds since the Unix epoch.
@@ -87,10 +101,12 @@ impl<'a> Selection<'a> {
         if query.limit > MAX_PAGE_SIZE {
             return Err(ApiError::invalid("limit", format_args!("must be 0 to {MAX_PAGE_SIZE}")));
         }
-        let is_source = |name: &&String| ["agent", "user", "environment"].contains(&name.as_str());
-        if query.source.as_ref().is_some_and(|source| !is_source(&source)) {
-            return Err(ApiError::invalid("source", "must be agent, user or environment"));
-        }
+        let source = |name: &str| match name {
+            "agent" => Ok(EventSource::Agent),
+            "user" => Ok(EventSource::User),
+            "environment" => Ok(EventSource::Environment),
+            _ => Err(ApiError::invalid("source", "must be agent, user or environment")),
+        };
         let date = |field, text: &Option<String>| {
             let to_seconds = |text| clock::parse_time(text).map_err(|error| ApiError::invalid(field, error));
             text.as_deref().map(to_seconds).transpose()
@@ -104,27 +120,32 @@ impl<'a> Selection<'a> {
             text: query.query.as_ref().map(|text| text.to_lowercase()),
             include_types: types(&query.include_types),
             exclude_types: types(&query.exclude_types),
+            source: query.source.as_deref().map(source).transpose()?,
             start: date("start_date", &query.start_date)?,
             end: date("end_date", &query.end_date)?,
         })
     }
 
     /// Returns the JSON of an event that is selected.
-    fn select(&self, event: &Event) -> Option<Value> {
-        let json = view::event(event)?;
-        let has_kind = |names: &[&str]| {
-            let kinds = [&json["action"], &json["observation"]];
-            kinds.iter().filter_map(|kind| kind.as_str()).any(|kind| names.contains(&kind))
-        };
-        let is_hidden = json["args"]["hidden"] == true || json["extras"]["hidden"] == true;
-        let is_selected = (self.include_types.is_empty() || has_kind(&self.include_types))
-            && !has_kind(&self.exclude_types)
-            && !(self.query.exclude_hidden && is_hidden)
-            && self.query.source.as_ref().is_none_or(|source| json["source"] == **source)
+    fn select(&self, event: &Event) -> Option<Box<RawValue>> {
+        let kind = event.body.kind();
+        let is_selected = (self.include_types.is_empty() || self.include_types.contains(&kind))
+            && !self.exclude_types.contains(&kind)
+            && !(self.query.exclude_hidden && is_hidden(event))
+            && self.source.is_none_or(|source| event.source == source)
             && self.start.is_none_or(|start| clock::epoch_seconds(&event.timestamp) >= start)
-            && self.end.is_none_or(|end| clock::epoch_seconds(&event.timestamp) <= end)
-            && self.text.as_ref().is_none_or(|text| json.to_string().to_lowercase().contains(text));
-        is_selected.then_some(json)
+            && self.end.is_none_or(|end| clock::epoch_seconds(&event.timestamp) <= end);
+        let json = is_selected.then(|| view::event_json(event)).flatten()?;
+        let has_text = self.text.as_ref().is_none_or(|text| json.get().to_lowercase().contains(text));
+        has_text.then_some(json)
+    }
+}
+
+fn is_hidden(event: &Event) -> bool {
+    match &event.body {
+        EventBody::Action(Action::Run(run)) => run.hidden,
+        EventBody::Observation(Observation { kind: ObservationKind::Run(run), .. }) => run.hidden,
+        _ => false,
     }
 }
 
