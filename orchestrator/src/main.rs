@@ -8,6 +8,7 @@ mod input_file;
 mod metrics;
 mod redacted_stderr;
 mod resolved_path;
+mod telemetry;
 mod terminal_input;
 mod terminal_text;
 mod trust;
@@ -28,8 +29,13 @@ fn main() -> ExitCode {
     }
     cli::complete_if_requested();
     let arguments = cli::Arguments::parse();
-    init_logging(arguments.log_level.as_deref(), arguments.log_format);
-    match run(arguments) {
+    let traces = telemetry::init(arguments.log_level.as_deref(), arguments.log_format);
+    let result = traces.and_then(|traces| {
+        let exit = run(arguments);
+        traces.end();
+        exit
+    });
+    match result {
         Ok(exit) => exit.into(),
         Err(error) => {
             cli::print::error(&format!("{error:#}"));
@@ -44,21 +50,4 @@ fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
     // A pending read of the terminal must not delay the exit.
     runtime.shutdown_background();
     exit
-}
-
-fn init_logging(level: Option<&str>, format: cli::LogFormat) {
-    use tracing_subscriber::EnvFilter;
-    let configured = std::env::var(EnvFilter::DEFAULT_ENV).ok().and_then(|text| cli::log_filter(&text).ok());
-    let filter = level.map(str::to_owned).or(configured).unwrap_or_else(cli::default_log_filter);
-    let filter = EnvFilter::new(filter);
-    let log =
-        // A failed write is not reported to stderr itself, which would panic.
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(|| redacted_stderr::RedactedStderr)
-            .log_internal_errors(false);
-    match format {
-        cli::LogFormat::Text => log.init(),
-        cli::LogFormat::Json => log.json().init(),
-    }
 }

@@ -94,12 +94,13 @@ pub(crate) enum LogFormat {
 }
 
 /// Crates of this program, which are the targets of its log.
-const OWN_CRATES: [&str; 11] = [
+const OWN_CRATES: [&str; 12] = [
     "glovebox",
     "accounts",
     "browser",
     "conversations",
     "engine",
+    "git_providers",
     "llm",
     "mcp",
     "sandbox",
@@ -247,6 +248,11 @@ fn own_crates_at(level: LevelFilter) -> String {
     let own = OWN_CRATES.map(|name| format!(",{name}={level}")).concat();
     // The MCP library's errors are logged by our crates, without the keys that an address may contain.
     format!("rmcp=off{own}")
+}
+
+/// Whether a target of the log is in a crate of this program.
+pub(crate) fn is_own_target(target: &str) -> bool {
+    target.split("::").next().is_some_and(|name| OWN_CRATES.contains(&name))
 }
 
 /// Runs the command.

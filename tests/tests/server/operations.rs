@@ -1,4 +1,4 @@
-//! What an operator needs: HTTPS, probes, metrics, the log, a base path, and files to deploy the server.
+//! What an operator needs: HTTPS, probes, metrics, the log, traces, a base path, and files to deploy the server.
 
 mod base_path;
 mod deploy;
@@ -6,3 +6,4 @@ mod log;
 mod metrics;
 mod probes;
 mod tls;
+mod traces;
