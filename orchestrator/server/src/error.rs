@@ -62,6 +62,8 @@ pub(crate) enum ApiError {
     Invalid { field: String, problem: String },
     #[error("the body has more than the maximum number of bytes")]
     TooLarge,
+    #[error("the body arrives too slowly")]
+    BodyTooSlow,
     #[error("too many actions of this client wait to be applied")]
     TooManyActions,
     #[error("too many downloads of workspaces at the moment")]
@@ -113,6 +115,7 @@ impl ApiError {
             Self::TooManyActions => (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY"),
             Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "API$BODY_TOO_LARGE"),
+            Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "API$BODY_TOO_SLOW"),
             Self::Profile(error) => match error {
                 ProfileError::NoSettings => (StatusCode::NOT_FOUND, "SETTINGS$NOT_FOUND"),
                 ProfileError::UnknownSecret(_) => (StatusCode::NOT_FOUND, "SECRET$NOT_FOUND"),

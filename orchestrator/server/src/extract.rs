@@ -12,6 +12,7 @@ use protocol::ConversationId;
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
+use crate::paced_body::is_too_slow;
 use crate::state::ServerState;
 
 /// A JSON body. An empty body is `{}`.
@@ -45,6 +46,8 @@ pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiErr
     let body = Bytes::from_request(request, &()).await.map_err(|error: BytesRejection| {
         if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
             ApiError::TooLarge
+        } else if is_too_slow(&error) {
+            ApiError::BodyTooSlow
         } else {
             ApiError::invalid("body", error)
         }

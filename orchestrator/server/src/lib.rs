@@ -48,6 +48,7 @@ mod openai;
 mod openapi;
 mod origin;
 mod other_hosts;
+mod paced_body;
 mod page;
 mod ports;
 mod proxy;

@@ -14,10 +14,8 @@ pub(crate) mod upload;
 pub(crate) mod workspace_git;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
@@ -25,23 +23,19 @@ use http::{HeaderValue, header};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::map_request_body::MapRequestBodyLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
-use tower_http::timeout::RequestBodyTimeoutLayer;
 use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{
     audit, auth, base_path, client_address, mcp_endpoint, metrics, openai, openapi, origin, other_hosts,
-    page, rate_limit, request_log, socket_io, stream,
+    paced_body, page, rate_limit, request_log, socket_io, stream,
 };
 
 pub(crate) use events::apply_user_event;
 
 /// Maximum size of a body: a message with pictures, or a trajectory.
 const MAX_BODY_BYTES: usize = 32 << 20;
-
-/// Timeout for each part of a body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn router(state: Arc<ServerState>) -> Router {
     let api = Router::new()
@@ -102,7 +96,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         // Also bounds the time of those that socket.io reads.
-        .layer((RequestBodyTimeoutLayer::new(BODY_TIMEOUT), MapRequestBodyLayer::new(Body::new)))
+        .layer(MapRequestBodyLayer::new(paced_body::paced))
         .layer(socket_io::layer(&state))
         .layer(from_fn_with_state(Arc::clone(&state), other_hosts::forward))
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_socket_key))
