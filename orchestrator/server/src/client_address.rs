@@ -62,7 +62,8 @@ impl TrustedProxies {
         Self(networks.into_iter().map(|network| network.0).collect())
     }
 
-    fn contains(&self, address: IpAddr) -> bool {
+    /// Whether an address is that of a proxy.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 

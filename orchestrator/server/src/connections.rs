@@ -1,12 +1,15 @@
 //! Accepts connections, and serves each in its own task until it ends or the server shuts down.
 //!
 //! Not `axum::serve`: it sets no timer, without which a client may send the head of a request for as long as it likes, and it
-//! admission no number of connections.
+//! bounds no number of connections. Neither does tower's limit of concurrency know clients.
 
+mod admission;
+mod client_permits;
 mod counted_stream;
+mod descriptors;
 mod handshake;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,17 +24,14 @@ use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::client_address::Peer;
+use crate::client_address::{Peer, TrustedProxies};
+use admission::{Admission, ConnectionLimits};
 use counted_stream::CountedStream;
 use handshake::{HandshakeLimits, Handshakes};
-
-/// Further connections wait in the socket's queue.
-const MAX_CONNECTIONS: usize = 4096;
 
 /// Timeout for the head of each request, so that idle and slow connections do not accumulate.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(15);
@@ -49,29 +49,24 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Time for open requests to end at shutdown.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// What connections are accepted with.
-struct Admission {
-    /// One for each connection.
-    permits: Arc<Semaphore>,
-    /// `None` for plain connections.
-    handshakes: Option<Handshakes>,
-}
-
-/// Accepts connections until `shutdown` is cancelled: with TLS if there is a configuration, else plain ones.
+/// Accepts connections until `shutdown` is cancelled: with TLS if there is a configuration, else plain ones. The proxies' addresses
+/// have no limits of their own, because each stands for many clients.
 pub(crate) async fn accept(
     router: Router,
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
+    proxies: TrustedProxies,
     shutdown: CancellationToken,
 ) {
     let handshakes = tls.map(|config| Handshakes::new(config, HandshakeLimits::default()));
-    let admission = Admission { permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)), handshakes };
-    accept_with(admission, router, listener, shutdown).await;
+    let limits = ConnectionLimits::for_descriptors(descriptors::raise_limit());
+    accept_with(Admission::new(limits, proxies), handshakes, router, listener, shutdown).await;
 }
 
 /// Accepts connections, each with a permit.
 async fn accept_with(
     admission: Admission,
+    handshakes: Option<Handshakes>,
     router: Router,
     listener: TcpListener,
     shutdown: CancellationToken,
@@ -82,12 +77,13 @@ async fn accept_with(
         let (stream, address) = tokio::select! {
             () = shutdown.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accept_one(&listener, &admission.permits) => accepted,
+            accepted = accept_one(&listener, &admission) => accepted,
         };
         let (service, shutdown) = (service.clone(), shutdown.clone());
-        match admission.handshakes.clone() {
+        match handshakes.clone() {
             Some(handshakes) => {
-                connections.spawn(serve_encrypted(handshakes, service, stream, address, shutdown))
+                let client = admission.limited_client(address.ip());
+                connections.spawn(serve_encrypted((handshakes, client), service, stream, address, shutdown))
             }
             None => connections.spawn(serve(service, stream, Peer { address, is_tls: false }, shutdown)),
         };
@@ -98,16 +94,20 @@ async fn accept_with(
     }
 }
 
-/// Accepts a connection once there are fewer than the maximum.
-async fn accept_one(listener: &TcpListener, permits: &Arc<Semaphore>) -> (CountedStream, SocketAddr) {
-    // An error means that the semaphore is closed, which it never is.
-    let permit = Arc::clone(permits).acquire_owned().await.ok();
+/// Accepts a connection once there are fewer than the maximum. Closes those of a client that has as many as one may have: in the
+/// socket's queue they would delay the connections of others.
+async fn accept_one(listener: &TcpListener, admission: &Admission) -> (CountedStream, SocketAddr) {
+    let permit = admission.wait_for_connection().await;
     loop {
         match listener.accept().await {
-            Ok((stream, address)) => {
-                configure(&stream);
-                return (CountedStream::new(stream, permit), address);
-            }
+            Ok((stream, address)) => match admission.admit(address.ip()) {
+                Some(client_permit) => {
+                    configure(&stream);
+                    return (CountedStream::new(stream, permit, client_permit), address);
+                }
+                // Not a warning: any client can cause it.
+                None => tracing::debug!(%address, "closing a connection: its client has too many"),
+            },
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_RETRY_DELAY).await;
@@ -131,14 +131,14 @@ fn configure(stream: &TcpStream) {
 }
 
 async fn serve_encrypted(
-    handshakes: Handshakes,
+    (handshakes, client): (Handshakes, Option<IpAddr>),
     service: TowerToHyperService<Router>,
     stream: CountedStream,
     address: SocketAddr,
     shutdown: CancellationToken,
 ) {
     let accepted = tokio::select! {
-        accepted = handshakes.accept(stream) => accepted,
+        accepted = handshakes.accept(stream, client) => accepted,
         () = shutdown.cancelled() => return,
     };
     match accepted {
@@ -182,8 +182,64 @@ mod tests {
     use axum::extract::ws::WebSocketUpgrade;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::task::JoinHandle;
 
     use super::*;
+
+    /// Starts a server with limits, on loopback.
+    async fn start(
+        limits: ConnectionLimits,
+        router: Router,
+        shutdown: &CancellationToken,
+    ) -> (SocketAddr, Admission, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let admission = Admission::new(limits, TrustedProxies::default());
+        let accepting =
+            tokio::spawn(accept_with(admission.clone(), None, router, listener, shutdown.clone()));
+        (address, admission, accepting)
+    }
+
+    /// Connects from an address of the loopback network.
+    async fn connect_from(own: &str, server: SocketAddr) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(own.parse().unwrap(), 0)).unwrap();
+        socket.connect(server).await.unwrap()
+    }
+
+    /// Requests `/`, and returns the status line. Empty if the connection was closed.
+    async fn status_line(stream: &mut TcpStream) -> String {
+        let mut received = Vec::new();
+        // Fails if the server has closed the connection.
+        if stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.is_ok() {
+            while !received.contains(&b'\n')
+                && stream.read_buf(&mut received).await.is_ok_and(|count| count > 0)
+            {}
+        }
+        String::from_utf8(received).unwrap().lines().next().unwrap_or_default().to_owned()
+    }
+
+    #[tokio::test]
+    async fn idle_connections_of_one_client_block_no_other() {
+        let shutdown = CancellationToken::new();
+        let limits = ConnectionLimits { total: 8, per_client: 4 };
+        let router = Router::new().route("/", get(async || "hello"));
+        let (server, _, accepting) = start(limits, router, &shutdown).await;
+        let mut idle = Vec::new();
+        for _ in 0..16 {
+            idle.push(connect_from("127.0.0.1", server).await);
+        }
+        let mut other = connect_from("127.0.0.2", server).await;
+        assert_eq!(status_line(&mut other).await, "HTTP/1.1 200 OK");
+        // The first connections of the client still work; the last ones are closed.
+        assert_eq!(status_line(&mut idle[3]).await, "HTTP/1.1 200 OK");
+        assert_eq!(status_line(&mut idle[4]).await, "");
+        // Once it has closed one, it can connect again.
+        idle.clear();
+        while status_line(&mut connect_from("127.0.0.1", server).await).await.is_empty() {}
+        shutdown.cancel();
+        accepting.await.unwrap();
+    }
 
     #[tokio::test]
     async fn websocket_is_counted_until_it_is_closed() {
@@ -194,14 +250,12 @@ mod tests {
                 }
             })
         };
+        let shutdown = CancellationToken::new();
         let router = Router::new().route("/", get(echo));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (permits, shutdown) = (Arc::new(Semaphore::new(2)), CancellationToken::new());
-        let admission = Admission { permits: Arc::clone(&permits), handshakes: None };
-        tokio::spawn(accept_with(admission, router, listener, shutdown.clone()));
+        let limits = ConnectionLimits { total: 2, per_client: 2 };
+        let (server, admission, _) = start(limits, router, &shutdown).await;
 
-        let mut client = TcpStream::connect(address).await.unwrap();
+        let mut client = TcpStream::connect(server).await.unwrap();
         let head = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         // After the head, a masked frame with the text `a`.
@@ -211,9 +265,9 @@ mod tests {
             assert_ne!(client.read_buf(&mut received).await.unwrap(), 0);
         }
         // One for the WebSocket, one for the connection that is being accepted.
-        assert_eq!(permits.available_permits(), 0);
+        assert_eq!(admission.available_connections(), 0);
         drop(client);
-        drop(permits.acquire().await.unwrap());
+        drop(admission.wait_for_connection().await.unwrap());
         shutdown.cancel();
     }
 }

@@ -147,12 +147,13 @@ impl Server {
     ) {
         let router = routes::router(Arc::clone(&self.state));
         let streams = self.state.streams.clone();
+        let proxies = self.state.trusted_proxies.clone();
         let ending = shutdown.clone();
         // The streams end before the connections are waited for.
         let end_streams = async move {
             ending.cancelled().await;
             streams.cancel();
         };
-        tokio::join!(connections::accept(router, listener, tls, shutdown), end_streams);
+        tokio::join!(connections::accept(router, listener, tls, proxies, shutdown), end_streams);
     }
 }

@@ -1,6 +1,7 @@
 //! What an operator needs: HTTPS, probes, metrics, the log, traces, a base path, and files to deploy the server.
 
 mod base_path;
+mod connections;
 mod deploy;
 mod log;
 mod metrics;

@@ -8,15 +8,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A connection with its part of the maximum.
+use super::admission::ClientPermit;
+
+/// A connection with its part of the maximum, and of that of its client.
 pub(super) struct CountedStream {
     stream: TcpStream,
     _permit: Option<OwnedSemaphorePermit>,
+    _client_permit: ClientPermit,
 }
 
 impl CountedStream {
-    pub(super) fn new(stream: TcpStream, permit: Option<OwnedSemaphorePermit>) -> Self {
-        Self { stream, _permit: permit }
+    pub(super) fn new(
+        stream: TcpStream,
+        permit: Option<OwnedSemaphorePermit>,
+        client_permit: ClientPermit,
+    ) -> Self {
+        Self { stream, _permit: permit, _client_permit: client_permit }
     }
 }
 
