@@ -58,6 +58,7 @@ mod resources;
 mod routes;
 mod signature;
 mod socket_io;
+mod socket_sessions;
 mod state;
 mod stream;
 mod view;

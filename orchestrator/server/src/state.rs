@@ -22,6 +22,7 @@ use crate::failed_attempts::FailedAttempts;
 use crate::rate_limit::RateLimits;
 use crate::resources::{ResourceMeter, Resources};
 use crate::signature::TimedSignatures;
+use crate::socket_sessions::SocketSessions;
 use crate::{
     AllowedHosts, BasePath, Choices, OtherHosts, PortHosts, ServerConfig, ServerMetrics, TrustedProxies,
 };
@@ -41,6 +42,7 @@ pub(crate) struct ServerState {
     pub(crate) authenticator: Authenticator,
     pub(crate) audit: AuditLog,
     pub(crate) signatures: TimedSignatures,
+    pub(crate) socket_sessions: Arc<SocketSessions>,
     pub(crate) allowed_hosts: AllowedHosts,
     pub(crate) base_path: BasePath,
     pub(crate) choices: Choices,
@@ -102,6 +104,7 @@ impl ServerState {
             authenticator: Authenticator::new(accounts, &key),
             audit: AuditLog::new(audit),
             signatures: TimedSignatures::new(&key),
+            socket_sessions: Arc::default(),
             allowed_hosts,
             base_path,
             choices,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use tests::glovebox::{Home, bash, finish};
 use tests::host_server::{HostServer, is_state};
@@ -215,4 +216,28 @@ async fn handshake_without_key_is_rejected_before_its_body() {
     assert_eq!(server.status_with_key(path, Some(&server.key)).await, 200);
     let query = format!("{path}&session_api_key={}", server.key);
     assert_eq!(server.status_with_key(&query, None).await, 200);
+}
+
+/// The id of a session is in the addresses of requests, which proxies write to their logs.
+#[tokio::test]
+async fn session_belongs_to_the_key_that_opened_it() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
+    let other_key = home.add_user("ada");
+    let id = server.create("Finish.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    let (connected, session) = server.connect_socket(&server.key, &id).await;
+    assert!(connected.starts_with("40"), "{connected}");
+    let send = async |method: Method, key: &str, session: &str| {
+        let request = server.request_without_key(method, session).header("X-Session-API-Key", key);
+        let response = request.body("3").send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+    let unknown = send(Method::GET, &other_key, &format!("{session}x")).await;
+    assert_eq!(unknown.0, 400, "{unknown:?}");
+    for method in [Method::GET, Method::POST] {
+        assert_eq!(send(method.clone(), &other_key, &session).await, unknown, "{method}");
+    }
+    assert_eq!(send(Method::POST, &server.key, &session).await.0, 200);
+    server.terminate();
 }

@@ -29,7 +29,7 @@ use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{
     audit, auth, base_path, client_address, mcp_endpoint, metrics, openai, openapi, origin, other_hosts,
-    paced_body, page, rate_limit, request_log, socket_io, stream,
+    paced_body, page, rate_limit, request_log, socket_io, socket_sessions, stream,
 };
 
 pub(crate) use events::apply_user_event;
@@ -98,6 +98,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         // Also bounds the time of those that socket.io reads.
         .layer(MapRequestBodyLayer::new(paced_body::paced))
         .layer(socket_io::layer(&state))
+        .layer(from_fn_with_state(Arc::clone(&state), socket_sessions::require_owner))
         .layer(from_fn_with_state(Arc::clone(&state), other_hosts::forward))
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_socket_key))
         .layer(from_fn_with_state(Arc::clone(&state), audit::record))
