@@ -43,8 +43,9 @@ fn key_in_query(query: &str) -> Option<Vec<u8>> {
     pairs.find(|(name, _)| name == KEY_PARAMETER).map(|(_, key)| key.into_owned().into_bytes())
 }
 
-/// Finds the caller with the key, else with the session of the request. With a session, a change must come from a page whose
-/// origin is known, which [`require_own_origin`](crate::origin::require_own_origin) has compared.
+/// Finds the caller with the key in the headers, whatever session the request has. Without one, with the session: a change must then
+/// come from a page whose origin is known, which [`require_own_origin`](crate::origin::require_own_origin) has compared. Else with
+/// the key in the query, for which V0's page sends `null` if it has none.
 ///
 /// # Errors
 /// [`ApiError::NoKey`] or [`ApiError::WrongKey`] if there is none; [`ApiError::TooManyWrongKeys`]; [`ApiError::Account`].
@@ -55,19 +56,15 @@ async fn find_caller(
     headers: &HeaderMap,
     query_key: Option<Vec<u8>>,
 ) -> Result<Caller, ApiError> {
+    if let Some(key) = key_in(headers) {
+        return check_key(state, client, key).await;
+    }
     if (method.is_safe() || headers.contains_key(header::ORIGIN))
         && let Some(caller) = find_session(state, headers).await?
     {
         return Ok(caller);
     }
-    let mut error = ApiError::NoKey;
-    for key in key_in(headers).into_iter().chain(query_key.as_deref()) {
-        match check_key(state, client, key).await {
-            Err(ApiError::WrongKey) => error = ApiError::WrongKey,
-            checked => return checked,
-        }
-    }
-    Err(error)
+    check_key(state, client, &query_key.ok_or(ApiError::NoKey)?).await
 }
 
 /// Returns the caller with a key, unless the client has sent too many wrong ones.

@@ -107,6 +107,28 @@ async fn session_is_accepted_from_the_own_origin_only() {
     assert_eq!(response(server.request_without_key(Method::GET, socket)).await.0, 401);
 }
 
+#[tokio::test]
+async fn key_in_a_header_outranks_the_session() {
+    let home = Home::new();
+    let server = start(&home);
+    let cookie = sign_in(&server).await;
+    let user_key = home.add_user("ada");
+    let create = |key: &str| {
+        let request = server.request_without_key(Method::POST, "/api/conversations").body("{}");
+        request.header("Cookie", &cookie).header("X-Session-API-Key", key)
+    };
+    // With the origin of the page, and without.
+    let from_page = create(&user_key).header("Origin", &server.url);
+    for request in [from_page, create(&user_key)] {
+        let (status, _, body) = response(request).await;
+        assert_eq!(status, 200, "{body}");
+    }
+    let (_, listed) = server.send_as(&user_key, Method::GET, "/api/conversations", None).await;
+    assert_eq!(listed["results"].as_array().unwrap().len(), 2, "both are the user's: {listed}");
+    let wrong = create("wrong").header("Origin", &server.url);
+    assert_eq!(response(wrong).await.0, 401);
+}
+
 #[test]
 fn folder_without_a_page_is_rejected() {
     let home = Home::new();
