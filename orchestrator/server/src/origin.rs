@@ -9,6 +9,7 @@ use axum::response::Response;
 use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 
+use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::state::ServerState;
 
@@ -37,8 +38,8 @@ impl AllowedHosts {
     }
 
     /// Whether a request was sent to an accepted name, and not by a page of another origin.
-    fn accept_request(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        host(uri, headers).is_some_and(|host| self.accept(&host) && is_same_origin(headers, &host))
+    fn accept_request(&self, uri: &Uri, headers: &HeaderMap, is_tls: bool) -> bool {
+        host(uri, headers).is_some_and(|host| self.accept(&host) && is_same_origin(headers, &host, is_tls))
     }
 }
 
@@ -54,11 +55,16 @@ pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     }
 }
 
-/// Whether a request is not from a page of another origin than that of the host.
-pub(crate) fn is_same_origin(headers: &HeaderMap, host: &Authority) -> bool {
+/// Whether a request is not from a page of another origin than that of the host. An encrypted request is not from a page that was
+/// not, because anyone between could have written that page. A plain one may be from a page of HTTPS: a proxy that is not trusted
+/// can have ended TLS.
+pub(crate) fn is_same_origin(headers: &HeaderMap, host: &Authority, is_tls: bool) -> bool {
     let Some(origin) = headers.get(header::ORIGIN) else { return true };
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-    origin.is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host.as_str()))
+    origin.is_some_and(|(scheme, authority)| {
+        let has_scheme = scheme == "https" || (scheme == "http" && !is_tls);
+        has_scheme && authority.eq_ignore_ascii_case(host.as_str())
+    })
 }
 
 /// Rejects requests to other names and from other origins.
@@ -67,7 +73,8 @@ pub(crate) async fn require_own_origin(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    if state.allowed_hosts.accept_request(request.uri(), request.headers()) {
+    let is_tls = Client::find(request.extensions()).is_some_and(|client| client.is_tls);
+    if state.allowed_hosts.accept_request(request.uri(), request.headers(), is_tls) {
         Ok(next.run(request).await)
     } else {
         Err(ApiError::ForeignOrigin)
@@ -85,7 +92,19 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        hosts.accept_request(&Uri::from_static("/api"), &headers)
+        hosts.accept_request(&Uri::from_static("/api"), &headers, false)
+    }
+
+    #[test]
+    fn page_that_is_not_encrypted_reaches_no_encrypted_server() {
+        let host = Authority::from_static("example.org");
+        let is_same = |origin: &'static str, is_tls| {
+            let headers = HeaderMap::from_iter([(header::ORIGIN, http::HeaderValue::from_static(origin))]);
+            is_same_origin(&headers, &host, is_tls)
+        };
+        assert!(is_same("https://example.org", true) && !is_same("http://example.org", true));
+        assert!(is_same("https://example.org", false) && is_same("http://example.org", false));
+        assert!(!is_same("ftp://example.org", false) && !is_same("ws://example.org", true));
     }
 
     #[test]
@@ -119,7 +138,7 @@ mod tests {
             for name in names {
                 headers.append(header::HOST, http::HeaderValue::from_static(name));
             }
-            hosts.accept_request(&Uri::from_static(uri), &headers)
+            hosts.accept_request(&Uri::from_static(uri), &headers, false)
         };
         assert!(accepts("/", &["a"]) && accepts("http://a/", &["a"]) && accepts("http://a/", &[]));
         assert!(!accepts("/", &["a", "b"]) && !accepts("/", &["a", "a"]) && !accepts("http://a/", &["b"]));
@@ -127,8 +146,10 @@ mod tests {
 
     #[test]
     fn request_without_a_host_is_rejected() {
-        assert!(
-            !AllowedHosts::new(["*".to_owned()]).accept_request(&Uri::from_static("/"), &HeaderMap::new())
-        );
+        assert!(!AllowedHosts::new(["*".to_owned()]).accept_request(
+            &Uri::from_static("/"),
+            &HeaderMap::new(),
+            false
+        ));
     }
 }

@@ -95,7 +95,7 @@ async fn admit(
     headers: &HeaderMap,
 ) -> Result<Admission, ApiError> {
     let access = PortAccess { signatures: &state.signatures, target };
-    if !origin::is_same_origin(headers, host) {
+    if !origin::is_same_origin(headers, host, client.is_some_and(|client| client.is_tls)) {
         return Err(ApiError::ForeignOrigin);
     }
     if let Some((path, credential)) = access.accept_token(uri) {
