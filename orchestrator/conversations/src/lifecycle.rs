@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use engine::clock;
-use engine::conversation::{Conversation, EngineParts, ResumeOptions, State};
+use engine::conversation::{
+    Conversation, Effect, EngineParts, Input, InputKind, ResumeOptions, State, transition,
+};
 use engine::replay::Trajectory;
 use engine::title::first_line;
 use protocol::action::MessageAction;
@@ -15,6 +17,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::follow::is_at_rest;
+use crate::library::FindProvider;
 use crate::running::RunningConversation;
 use crate::{
     Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, ConversationsError,
@@ -315,6 +319,33 @@ impl Conversations {
         let stored = self.open(id).await?;
         let event = Event::new(stored.state.next_id, clock::now(), source, record);
         self.store.append(id, &[event]).await?;
+        self.running.notify();
+        Ok(())
+    }
+
+    /// Removes the sandbox of a conversation that does not run, and records that it has none. Does nothing if its agent was at work,
+    /// because it is resumed there.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Locked`] while a process runs it, or an error of the provider or the store.
+    pub(crate) async fn remove_stored_sandbox(
+        &self,
+        id: &ConversationId,
+        find_provider: &FindProvider<'_>,
+    ) -> Result<(), ConversationsError> {
+        let stored = self.open(id).await?;
+        let Some(lease) = stored.state.lease.clone().filter(|_| is_at_rest(&stored.state)) else {
+            return Ok(());
+        };
+        let provider = find_provider(&lease.runtime)?;
+        provider.destroy(&lease.sandbox_id).await.map_err(ConversationsError::RemoveSandbox)?;
+        let removed = Input { at: clock::now(), kind: InputKind::SandboxRemoved };
+        let (_, effects) = transition(stored.state.clone(), removed);
+        for effect in effects {
+            if let Effect::Append(events) = effect {
+                self.store.append(id, &events).await?;
+            }
+        }
         self.running.notify();
         Ok(())
     }

@@ -10,6 +10,7 @@ use conversations::{
     HostError, InitialTask, NewConversation, ProfileError, StoredConversation, UserProfile, UserProfiles,
 };
 use engine::agent::Agent;
+use engine::conversation::SandboxDisposition;
 use engine::sandbox::SandboxProvider;
 use protocol::client_api::git::GitProvider;
 use protocol::record::ConversationStarted;
@@ -168,5 +169,9 @@ impl ConversationFactory for ConfiguredFactory {
             provider(&Config { runtime, ..self.configs.operators().clone() }, &self.state_dir)
         };
         to_provider().map_err(host_error)
+    }
+
+    fn disposition(&self) -> SandboxDisposition {
+        self.configs.operators().sandbox.disposition
     }
 }

@@ -51,6 +51,29 @@ async fn work_continues_after_the_server_is_terminated() {
     work_continues(HostServer::terminate).await;
 }
 
+/// The server has kept the sandbox, so that a message continues in it.
+#[tokio::test]
+async fn stop_removes_the_sandbox_that_was_kept() {
+    let home = Home::new();
+    let model = home.script(&json!([bash("echo hello"), finish(), {"text": "Again."}]));
+    let server = HostServer::start(&home, &model, &[]);
+    let id = server.create("Say hello.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    server.terminate();
+    let has_sandbox = || home.processes().iter().any(|(_, line)| line.contains("--working-dir"));
+    assert!(has_sandbox(), "the sandbox is kept");
+    let server = HostServer::start(&home, &model, &[]);
+    let path = format!("/api/conversations/{id}");
+    server.post(&format!("{path}/stop"), &json!({})).await;
+    assert!(!has_sandbox());
+    // A message gets a new one.
+    server.post(&format!("{path}/message"), &json!({"message": "Again."})).await;
+    server.wait_for_event(&id, |event| event["args"]["content"] == "Again.").await;
+    server.post(&format!("{path}/stop"), &json!({})).await;
+    server.terminate();
+    home.assert_nothing_runs();
+}
+
 fn start(home: &Home, model: &ModelServer, arguments: &[&str]) -> HostServer {
     let own = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local"];
     let mut command = home.glovebox(&[&own, arguments].concat());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use engine::conversation::SandboxDisposition;
 use engine::replay::Trajectory;
 use engine::sandbox::SandboxProvider;
 use protocol::UserId;
@@ -44,6 +45,9 @@ pub trait ConversationFactory: Send + Sync {
     /// # Errors
     /// [`HostError::Refused`] if the runtime is not configured.
     fn provider(&self, runtime: &str) -> Result<Arc<dyn SandboxProvider>, HostError>;
+
+    /// Returns what happens to the sandbox of a conversation that is closed.
+    fn disposition(&self) -> SandboxDisposition;
 }
 
 /// A user's request for a new conversation.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use engine::conversation::{ConversationError, State};
+use engine::conversation::{ConversationError, SandboxDisposition, State};
 use engine::events::StoreError;
 use futures_util::stream::{self, StreamExt as _};
 use protocol::action::MessageAction;
@@ -189,12 +189,29 @@ impl HostedConversations {
         .await
     }
 
-    /// Stops the agent and closes the conversation. Succeeds if it is not running.
+    /// Stops the agent and closes the conversation. If it is not running, removes the sandbox that an earlier process may have kept
+    /// for it.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`] if another process runs it, or an error of the store or of the conversation's task.
     pub async fn stop(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.change(id, move |this, id| async move { this.stop_agent(&id).await }).await
+        self.change(id, move |this, id| async move {
+            let was_running = this.conversations.is_running(&id);
+            this.stop_agent(&id).await?;
+            if was_running || this.factory.disposition() != SandboxDisposition::Remove {
+                return Ok(());
+            }
+            let find_provider = |runtime: &str| this.factory.provider(runtime);
+            match this.conversations.remove_stored_sandbox(&id, &find_provider).await {
+                // The conversation is stopped all the same, and the next sweep tries again.
+                Err(error @ (ConversationsError::RemoveSandbox(_) | ConversationsError::Host(_))) => {
+                    tracing::warn!(conversation = %id, error = &error as &dyn std::error::Error, "cannot remove a sandbox");
+                    Ok(())
+                }
+                removed => removed,
+            }
+        })
+        .await
     }
 
     /// Stops a conversation, and deletes it with its sandbox and its own workspace.

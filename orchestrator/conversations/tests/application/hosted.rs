@@ -9,6 +9,7 @@ use conversations::{
     ConversationsError, HostError, HostedConversations, HostingOptions, InitialTask, NewConversation,
     NoWorkspaces, ProcessLocks, StoredConversation,
 };
+use engine::conversation::SandboxDisposition;
 use engine::events::EventStore as _;
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
@@ -47,6 +48,10 @@ impl ConversationFactory for GreeterFactory {
 
     fn provider(&self, _: &str) -> Result<Arc<dyn SandboxProvider>, HostError> {
         Err(HostError::Refused("no runtime".to_owned()))
+    }
+
+    fn disposition(&self) -> SandboxDisposition {
+        SandboxDisposition::Remove
     }
 }
 
