@@ -14,6 +14,7 @@ use protocol::ConversationId;
 
 use crate::client_address::Client;
 use crate::extract::parse_id;
+use crate::other_hosts::OtherHostResponse;
 use crate::state::ServerState;
 use crate::{mcp_endpoint, socket_io};
 
@@ -113,6 +114,13 @@ impl PendingEntry {
     }
 }
 
+impl PendingEntry {
+    /// Appends nothing: the action is recorded elsewhere.
+    pub(crate) fn cancel(mut self) {
+        self.entry = None;
+    }
+}
+
 impl Drop for PendingEntry {
     fn drop(&mut self) {
         if let Some(mut entry) = self.entry.take() {
@@ -144,7 +152,9 @@ pub(crate) async fn record(
     let response = next.run(request).await;
     pending.entry = None;
     let extensions = response.extensions();
-    if is_change || extensions.get::<WrongKey>().is_some() {
+    // Another host has recorded what it has done.
+    let is_recorded = extensions.get::<OtherHostResponse>().is_some();
+    if !is_recorded && (is_change || extensions.get::<WrongKey>().is_some()) {
         let other = extensions.get().map(|RequestConversation(id)| id.clone());
         let entry = AuditEntry {
             actor: AuditActor::from(extensions.get::<Caller>()),

@@ -3,6 +3,7 @@
 //! The headers of a reverse proxy are believed only if the connection comes from a network that the operator has named,
 //! because every other client could write them too.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
+use http::{Extensions, HeaderMap, HeaderName};
 use ipnet::IpNet;
 
+use crate::other_hosts;
 use crate::state::ServerState;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -30,6 +32,11 @@ pub struct ProxyNetwork(IpNet);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a network such as 10.0.0.0/8, or an address")]
 pub struct InvalidNetwork;
+
+/// The error of a text that is no [`Client`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a client")]
+pub(crate) struct InvalidClient;
 
 /// The peer of a connection, which may be a proxy.
 #[derive(Debug, Clone, Copy)]
@@ -95,14 +102,26 @@ impl Client {
     pub(crate) fn find(extensions: &Extensions) -> Option<Self> {
         extensions.get().copied()
     }
+}
 
-    /// Sets the headers of a request that is forwarded to another host.
-    pub(crate) fn set_forwarded(self, headers: &mut HeaderMap) {
-        if let Ok(address) = HeaderValue::from_str(&self.address.to_string()) {
-            headers.insert(FORWARDED_FOR, address);
+/// As `192.0.2.1 https`, for other hosts.
+impl fmt::Display for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.address, if self.is_tls { "https" } else { "http" })
+    }
+}
+
+impl FromStr for Client {
+    type Err = InvalidClient;
+
+    fn from_str(text: &str) -> Result<Self, InvalidClient> {
+        let (address, scheme) = text.split_once(' ').ok_or(InvalidClient)?;
+        let address = address.parse().map_err(|_| InvalidClient)?;
+        match scheme {
+            "http" => Ok(Self { address, is_tls: false }),
+            "https" => Ok(Self { address, is_tls: true }),
+            _ => Err(InvalidClient),
         }
-        let scheme = if self.is_tls { "https" } else { "http" };
-        headers.insert(FORWARDED_SCHEME, HeaderValue::from_static(scheme));
     }
 }
 
@@ -113,7 +132,8 @@ pub(crate) async fn identify(
     next: Next,
 ) -> Response {
     if let Some(peer) = request.extensions().get::<Peer>().copied() {
-        let client = state.trusted_proxies.find_client(peer, request.headers());
+        let forwarded = other_hosts::forwarded_client(&state, request.headers());
+        let client = forwarded.unwrap_or_else(|| state.trusted_proxies.find_client(peer, request.headers()));
         request.extensions_mut().insert(client);
     }
     next.run(request).await
@@ -173,6 +193,16 @@ mod tests {
         ] {
             let headers: Vec<_> = forwarded.iter().map(|value| (FORWARDED_FOR, *value)).collect();
             assert_eq!(find("10.0.0.1", &headers).0, expected, "{forwarded:?}");
+        }
+    }
+
+    #[test]
+    fn client_is_parsed_from_its_text() {
+        for text in ["192.0.2.1 https", "2001:db8::1 http"] {
+            assert_eq!(text.parse::<Client>().map(|client| client.to_string()).as_deref(), Ok(text));
+        }
+        for text in ["", "192.0.2.1", "192.0.2.1 ftp", "1 https"] {
+            assert!(text.parse::<Client>().is_err(), "{text}");
         }
     }
 

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use http::{HeaderName, HeaderValue, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use protocol::ConversationId;
 use tokio::time::{sleep, timeout};
 
@@ -32,6 +32,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for another host to start its response, unless the request has a [`ResponseTimeout`].
 const HEAD_TIMEOUT: Duration = Duration::from_mins(2);
 
+/// Time for which a forwarded client is believed. Longer than the clocks of hosts differ.
+const SIGNATURE_LIFETIME: Duration = Duration::from_mins(5);
+
 /// Interval at which the host of a conversation is checked while its response is awaited.
 const HOLDER_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -42,6 +45,10 @@ pub struct OtherHosts(reqwest::Client);
 /// Time for another host to start the response to a request that takes longer than others. An extension of requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseTimeout(pub(crate) Duration);
+
+/// Another host has responded, and has recorded the change in the audit log. An extension of responses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OtherHostResponse;
 
 /// Why a request could not be forwarded.
 #[derive(Debug, thiserror::Error)]
@@ -95,8 +102,9 @@ pub(crate) async fn forward(State(state): State<Arc<ServerState>>, request: Requ
     }
 }
 
-/// Forwards a request to the other host that runs a conversation. Returns the request if there is none, or if that host cannot be
-/// reached and this one can respond to a read from the store.
+/// Forwards a request to the other host that runs a conversation. Returns the request if there is none, if its caller may not see the
+/// conversation, which this host answers as any other does, or if that host cannot be reached and this one can respond to a read from
+/// the store.
 pub(crate) async fn forward_to_holder(
     state: &ServerState,
     id: &ConversationId,
@@ -105,6 +113,14 @@ pub(crate) async fn forward_to_holder(
     let is_forwarded = request.headers().contains_key(FORWARDED);
     let Some(hosts) = state.other_hosts.as_ref().filter(|_| !is_forwarded) else { return Err(request) };
     let Some(address) = find_host(state, id).await else { return Err(request) };
+    let caller = request.extensions().get::<Caller>().cloned();
+    let is_allowed = match &caller {
+        Some(caller) => state.authorize(caller, id).await.is_ok(),
+        None => false,
+    };
+    if !is_allowed {
+        return Err(request);
+    }
     let own = is_simple_read(&request).then(|| copy_of(&request));
     let sent = tokio::select! {
         sent = send(state, hosts, &address, request) => sent,
@@ -128,6 +144,27 @@ async fn find_host(state: &ServerState, id: &ConversationId) -> Option<String> {
         tracing::warn!(error = &error as &dyn Error, "cannot find the host of a conversation");
         None
     })
+}
+
+/// Returns the value of [`FORWARDED`], from which the other host takes the client. It is signed, because clients could send it too.
+fn to_header(state: &ServerState, client: Option<Client>) -> HeaderValue {
+    let value = client.map(|client| {
+        let client = client.to_string();
+        let signature = state.signatures.sign(&purpose(&client), SIGNATURE_LIFETIME);
+        format!("{client} {signature}")
+    });
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| HeaderValue::from_static("1"))
+}
+
+/// Returns the client of a request that another host has forwarded. `None` if none has.
+pub(crate) fn forwarded_client(state: &ServerState, headers: &HeaderMap) -> Option<Client> {
+    let (client, signature) = headers.get(FORWARDED)?.to_str().ok()?.rsplit_once(' ')?;
+    state.signatures.is_valid(&purpose(client), signature).then(|| client.parse().ok())?
+}
+
+/// What the signature of a client is valid for.
+fn purpose(client: &str) -> String {
+    format!("request of {client}")
 }
 
 /// Waits until the host at an address no longer runs a conversation: it may hang, and be replaced.
@@ -185,10 +222,7 @@ async fn send(
     let (parts, body) = request.into_parts();
     let mut headers = parts.headers;
     proxy::remove_connection(&mut headers);
-    headers.insert(FORWARDED, HeaderValue::from_static("1"));
-    if let Some(client) = Client::find(&parts.extensions) {
-        client.set_forwarded(&mut headers);
-    }
+    headers.insert(FORWARDED, to_header(state, Client::find(&parts.extensions)));
     if let Some(upgrade) = &upgrade {
         upgrade.set(&mut headers);
     }
@@ -216,6 +250,7 @@ fn to_response(state: &ServerState, response: reqwest::Response, upgrade: Option
     let mut forwarded = Response::new(body);
     *forwarded.status_mut() = status;
     *forwarded.headers_mut() = headers;
+    forwarded.extensions_mut().insert(OtherHostResponse);
     forwarded
 }
 

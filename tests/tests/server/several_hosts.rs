@@ -1,5 +1,6 @@
 //! Servers that share conversations in PostgreSQL. Those of one home stand for hosts whose sandboxes all of them reach.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -331,4 +332,90 @@ async fn command_line_works_on_the_shared_conversations() {
     hosts.open_gate();
     server.wait_for_event(&ids[0], |event| is_state(event, "finished")).await;
     hosts.end([server], &ids).await;
+}
+
+/// Calls a tool of the MCP endpoint for a conversation. Returns the status, and the result or the body.
+async fn call_tool(server: &HostServer, key: &str, tool: &str, id: &str) -> (StatusCode, Value) {
+    let params = json!({"name": tool, "arguments": {"conversation_id": id}});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let request = server.request_without_key(Method::POST, "/mcp").bearer_auth(key).body(message.to_string());
+    let request = request.header("Accept", "application/json, text/event-stream");
+    let response = request.header("Content-Type", "application/json").send().await.unwrap();
+    let (status, mut body) = (response.status(), response.json::<Value>().await.unwrap());
+    (status, if status.is_success() { body["result"]["structuredContent"].take() } else { body })
+}
+
+/// Returns the entries of the audit log about a conversation: the action, the address and the status.
+fn audit(hosts: &Hosts, id: &str) -> Vec<(String, String, u64)> {
+    let output = hosts.home.run(&["audit", "--json", "--store", &hosts.address]).expect(0).stdout;
+    let entries = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let own = entries.filter(|entry| entry["conversation"] == *id);
+    own.map(|entry| {
+        let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+        (text("action"), text("address"), entry["status"].as_u64().unwrap_or_default())
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn conversation_of_a_killed_host_is_hidden_from_others() {
+    let Some(hosts) = Hosts::new() else { return };
+    let store = ["--store", &hosts.address];
+    let add = |name: &str| {
+        hosts.home.run(&[&["user", "add", name], &store[..]].concat()).expect(0);
+        hosts.home.add_key(name, &store).0
+    };
+    let (ada, ben) = (add("ada"), add("ben"));
+    let (first, second) = (hosts.start(), hosts.start());
+    let request = json!({"initial_user_msg": "Work."});
+    let (_, created) = first.send_as(&ada, Method::POST, "/api/conversations", Some(&request)).await;
+    let id = created["conversation_id"].as_str().unwrap().to_owned();
+    wait_until("the command runs", || hosts.runs(&id).exists());
+    first.kill();
+
+    let path = format!("/api/conversations/{id}/message");
+    let message = json!({"message": "Go on."});
+    let (status, _) = second.send_as(&ben, Method::POST, &path, Some(&message)).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let (status, result) = call_tool(&second, &ben, "stop_conversation", &id).await;
+    assert_eq!((status, &result["code"]), (StatusCode::OK, &json!("CONVERSATION$NOT_FOUND")));
+    let (status, _) = second.send_as(&ada, Method::POST, &path, Some(&message)).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let (status, _) = call_tool(&second, &ada, "stop_conversation", &id).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let (rest, tool) = ("POST /api/conversations/{id}/message", "mcp stop_conversation");
+    let recorded = audit(&hosts, &id);
+    let recorded: Vec<_> = recorded.iter().map(|(action, _, status)| (action.as_str(), *status)).collect();
+    // The first one is the creation.
+    assert_eq!(recorded[1..], [(rest, 404), (tool, 404), (rest, 503), (tool, 503)]);
+    hosts.open_gate();
+    assert_ran_once(&second, &id, &hosts.runs(&id)).await;
+    hosts.end([second], &[id]).await;
+}
+
+#[tokio::test]
+async fn forwarded_change_is_recorded_once_with_its_client() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (first, second) = (hosts.start(), hosts.start());
+    let id = hosts.create_running(&first, 1).await.remove(0);
+    let client = reqwest::Client::builder().no_proxy().local_address("127.0.0.2".parse::<IpAddr>().ok());
+    let client = client.tls_backend_preconfigured(tls::http_client("http").unwrap()).build().unwrap();
+    // What a client claims to have forwarded itself is not believed.
+    for (server, forwarded) in [(&second, None), (&first, Some("192.0.2.1 https 4102444800.00"))] {
+        let request = client.patch(format!("{}/api/conversations/{id}", server.url));
+        let request = request.header("X-Session-API-Key", &server.key).body(r#"{"title": "New"}"#);
+        let request = forwarded
+            .into_iter()
+            .fold(request, |request, claim| request.header("X-Glovebox-Forwarded", claim));
+        assert_eq!(request.send().await.unwrap().status(), StatusCode::OK);
+    }
+    hosts.open_gate();
+    first.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    assert_eq!(call_tool(&second, &second.key, "stop_conversation", &id).await.0, StatusCode::OK);
+    let recorded = audit(&hosts, &id);
+    let (rest, tool) = ("PATCH /api/conversations/{id}", "mcp stop_conversation");
+    let expected = [(rest, "127.0.0.2"), (rest, "127.0.0.2"), (tool, "127.0.0.1")];
+    let expected = expected.map(|(action, address)| (action.to_owned(), address.to_owned(), 200));
+    assert_eq!(recorded[1..], expected, "{recorded:#?}");
+    hosts.end([first, second], &[]).await;
 }

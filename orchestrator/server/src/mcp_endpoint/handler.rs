@@ -45,10 +45,10 @@ impl McpHandler {
         let named = arguments.get(super::arguments::CONVERSATION).and_then(Value::as_str);
         let named: Option<ConversationId> = named.and_then(|id| id.parse().ok());
         let client = Client::find(&parts.extensions);
-        let action = format!("mcp {}", tool.name());
         // Appended also if the client is gone before there is a result.
-        let pending =
-            tool.is_change().then(|| self.state.audit.pending(caller, client, action, named.clone()));
+        let pending = tool
+            .is_change()
+            .then(|| self.state.audit.pending(caller, client, tool.audit_action(), named.clone()));
         let result = tool_calls::call(&self.state, caller, tool, arguments).await;
         if let Some(pending) = pending {
             let status = result.as_ref().map_or_else(ApiError::status_code, |_| StatusCode::OK);

@@ -12,6 +12,7 @@ mod tools;
 
 use std::sync::Arc;
 
+use accounts::Caller;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -22,10 +23,14 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
 
+use crate::audit::PendingEntry;
+use crate::client_address::Client;
 use crate::extract::read_body;
+use crate::other_hosts::OtherHostResponse;
 use crate::state::ServerState;
 use crate::{auth, other_hosts};
 use handler::McpHandler;
+use tools::McpTool;
 
 /// The path of the endpoint.
 pub(crate) const PATH: &str = "/mcp";
@@ -54,7 +59,8 @@ pub(crate) fn router(state: &Arc<ServerState>) -> Router<Arc<ServerState>> {
         .layer(from_fn_with_state(Arc::clone(state), auth::require_any_key))
 }
 
-/// Forwards a call of a tool for a conversation that another host runs.
+/// Forwards a call of a tool for a conversation that another host runs. Records a change in the audit log if that host cannot be
+/// reached.
 async fn forward(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     if state.other_hosts.is_none() {
         return next.run(request).await;
@@ -63,19 +69,43 @@ async fn forward(State(state): State<Arc<ServerState>>, request: Request, next: 
         Ok(read) => read,
         Err(error) => return error.into_response(),
     };
-    let id = conversation(&body);
+    let call = ToolCall::find(&body);
     let request = Request::from_parts(parts, Body::from(body));
-    match id {
-        Some(id) => match other_hosts::forward_to_holder(&state, &id, request).await {
-            Ok(response) => response,
-            Err(request) => next.run(request).await,
-        },
-        None => next.run(request).await,
+    let Some(ToolCall { tool, conversation: id }) = call else { return next.run(request).await };
+    let pending = request.extensions().get::<Caller>().filter(|_| tool.is_change()).map(|caller| {
+        let client = Client::find(request.extensions());
+        state.audit.pending(caller, client, tool.audit_action(), Some(id.clone()))
+    });
+    match other_hosts::forward_to_holder(&state, &id, request).await {
+        Ok(response) => {
+            if let Some(pending) = pending {
+                match response.extensions().get::<OtherHostResponse>() {
+                    Some(_) => pending.cancel(),
+                    None => pending.complete(None, response.status()).await,
+                }
+            }
+            response
+        }
+        Err(request) => {
+            pending.into_iter().for_each(PendingEntry::cancel);
+            next.run(request).await
+        }
     }
 }
 
-/// Returns the conversation that a call of a tool is for.
-fn conversation(body: &[u8]) -> Option<ConversationId> {
-    let message: Value = serde_json::from_slice(body).ok()?;
-    message["params"]["arguments"][arguments::CONVERSATION].as_str()?.parse().ok()
+/// A call of a tool for a conversation.
+struct ToolCall {
+    tool: McpTool,
+    conversation: ConversationId,
+}
+
+impl ToolCall {
+    /// Finds the call in a message. `None` for all other messages.
+    fn find(message: &[u8]) -> Option<Self> {
+        let message: Value = serde_json::from_slice(message).ok()?;
+        let params = &message["params"];
+        let tool = McpTool::find(params["name"].as_str()?)?;
+        let conversation = params["arguments"][arguments::CONVERSATION].as_str()?.parse().ok()?;
+        Some(Self { tool, conversation })
+    }
 }

@@ -45,6 +45,11 @@ impl McpTool {
         }
     }
 
+    /// The action of a call in the audit log.
+    pub(super) fn audit_action(self) -> String {
+        format!("mcp {}", self.name())
+    }
+
     /// Whether a call changes something.
     pub(super) fn is_change(self) -> bool {
         match self {
