@@ -419,3 +419,27 @@ async fn forwarded_change_is_recorded_once_with_its_client() {
     assert_eq!(recorded[1..], expected, "{recorded:#?}");
     hosts.end([first, second], &[]).await;
 }
+
+#[tokio::test]
+async fn message_right_after_a_stop_reaches_any_host() {
+    let Some(database) = PostgresServer::start() else { return };
+    let address = database.address(&database.create_database());
+    let home = Home::new();
+    let model = home.script(&json!(vec![json!({"text": "Hello."}); 64]));
+    let start = || HostServer::start(&home, &model, &["--store", &address]);
+    let hosts = [start(), start()];
+    let id = hosts[0].create("Say hello.").await;
+    hosts[0].wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
+    let path = format!("/api/conversations/{id}");
+    let request =
+        json!({"model": "glovebox", "conversation_id": id, "messages": [{"role": "user", "content": "Go."}]});
+    for round in 0..16 {
+        let [stopping, other] = [&hosts[round % 2], &hosts[(round / 2) % 2]];
+        stopping.post(&format!("{path}/stop"), &json!({})).await;
+        let sent = other.send(Method::POST, "/v1/chat/completions", Some(&request)).await;
+        assert_eq!(sent.0, StatusCode::OK, "{round}: {}", sent.1);
+    }
+    hosts[0].post(&format!("{path}/stop"), &json!({})).await;
+    hosts.into_iter().for_each(HostServer::terminate);
+    home.assert_nothing_runs();
+}

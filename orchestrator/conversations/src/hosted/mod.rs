@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     CloseReason, Conversations, ConversationsError, DeleteMode, HostError, InitialTask, ResumeRequest,
-    UserDecision,
+    StoredConversation, UserDecision,
 };
 
 use slots::{Occupied, Owner, Slot, Slots};
@@ -35,6 +35,12 @@ pub use turn::{Turn, TurnEnd, TurnOutcome, TurnUpdate};
 
 /// Time for an agent to stop before its conversation is closed without waiting for it.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Time for the right to a closed conversation to be given up.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Interval at which that is checked.
+const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Number of conversations that are closed concurrently.
 const CONCURRENT_CHANGES: usize = 8;
@@ -324,13 +330,29 @@ impl HostedConversations {
             return Ok(Opened::Before(state));
         }
         let slot = self.acquire_slot(&self.conversations.owner(id).await?).await?;
-        let mut stored = self.conversations.open(id).await?;
+        let mut stored = self.open_released(id).await?;
         stored.check(&request)?;
         let from = stored.state.next_id;
         let ComposedConversation { parts, confirmation } = self.factory.compose_stored(&mut stored).await?;
         self.conversations.resume(stored, parts, request, confirmation).await?;
         self.close_when_idle(id, slot).await?;
         Ok(Opened::Now { from })
+    }
+
+    /// Opens a stored conversation. Waits a moment while it is locked and no other host runs it, because the right to a conversation that
+    /// was just closed is given up in the background.
+    async fn open_released(&self, id: &ConversationId) -> Result<StoredConversation, ConversationsError> {
+        let deadline = Instant::now() + RELEASE_TIMEOUT;
+        loop {
+            match self.conversations.open(id).await {
+                Err(ConversationsError::Locked(_))
+                    if Instant::now() < deadline && self.conversations.other_host(id).await?.is_none() =>
+                {
+                    sleep(RELEASE_INTERVAL).await;
+                }
+                opened => return opened,
+            }
+        }
     }
 
     /// Decides on the action that awaits confirmation. The conversation is being changed.
