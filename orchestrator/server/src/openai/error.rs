@@ -9,8 +9,8 @@ use protocol::client_api::ErrorBody;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Paths whose errors have this format.
-const FOLDER: &str = "/v1/";
+/// Path whose errors have this format, as have those below it.
+const FOLDER: &str = "/v1";
 
 /// The body of an error below `/v1`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -50,7 +50,8 @@ fn error_type(status: StatusCode) -> &'static str {
 
 /// Replaces the bodies of all errors below `/v1`, also of those that were rejected before their route.
 pub(crate) async fn to_openai_errors(request: Request, next: Next) -> Response {
-    let is_openai = request.uri().path().starts_with(FOLDER);
+    let below = request.uri().path().strip_prefix(FOLDER);
+    let is_openai = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let mut response = next.run(request).await;
     if is_openai && let Some(body) = response.extensions_mut().remove::<ErrorBody>() {
         let body = OpenAiErrorBody::new(response.status(), body);
