@@ -14,6 +14,7 @@ use engine::sandbox::SandboxError;
 use git_providers::{GitError, RequestError};
 use http::{HeaderValue, StatusCode, header};
 use protocol::client_api::ErrorBody;
+use rustix::io::Errno;
 
 use crate::audit::WrongKey;
 
@@ -48,7 +49,7 @@ pub(crate) enum ApiError {
         "cannot reach the host that runs the conversation: if it has ended, another one takes over within a minute"
     )]
     OtherHost,
-    #[error("the event store does not respond in time")]
+    #[error("the store cannot be reached, or does not respond in time: try again")]
     StoreUnavailable,
     #[error("the key is not the operator's")]
     NotOperator,
@@ -89,6 +90,14 @@ impl ApiError {
 
     /// The status, and the code of V0's message.
     fn status(&self) -> (StatusCode, &'static str) {
+        match self.own_status() {
+            (StatusCode::INTERNAL_SERVER_ERROR, _) if is_unavailable(self) => STORE_UNAVAILABLE,
+            status => status,
+        }
+    }
+
+    /// The status, and the code, whatever the cause of a failure is.
+    fn own_status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::NoKey => (StatusCode::UNAUTHORIZED, "AUTH$NO_KEY"),
             Self::WrongKey => (StatusCode::UNAUTHORIZED, "AUTH$WRONG_KEY"),
@@ -104,7 +113,7 @@ impl ApiError {
             Self::Account(_) | Self::Metrics => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
             Self::OtherHost => (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$HOST_UNREACHABLE"),
-            Self::StoreUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "SERVER$STORE_UNAVAILABLE"),
+            Self::StoreUnavailable => STORE_UNAVAILABLE,
             Self::NoRoute => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
             Self::NoPortCookie => (StatusCode::UNAUTHORIZED, "AUTH$NO_PORT_COOKIE"),
             Self::ProgramTimeout => (StatusCode::GATEWAY_TIMEOUT, "SANDBOX$TIMEOUT"),
@@ -197,7 +206,9 @@ impl ApiError {
             Self::Profile(ProfileError::Invalid(invalid)) => Some(invalid.field.to_owned()),
             _ => None,
         };
+        let (_, code) = self.status();
         let message = match self {
+            _ if code == STORE_UNAVAILABLE.1 => Self::StoreUnavailable.to_string(),
             // The cause says what the user can do. Neither of them contains a token.
             Self::Git(error @ GitError::Request { source, .. }) => format!("{error}: {source}"),
             // Its text may name files of this machine.
@@ -206,11 +217,32 @@ impl ApiError {
             }
             error => error.to_string(),
         };
-        ErrorBody::new(self.status().1, message, field)
+        ErrorBody::new(code, message, field)
     }
 }
 
 const STORAGE_FULL: (StatusCode, &str) = (StatusCode::INSUFFICIENT_STORAGE, "SERVER$STORAGE_FULL");
+
+const STORE_UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "SERVER$STORE_UNAVAILABLE");
+
+/// Whether the cause of an error is that the store is unavailable, or that the process has no descriptors left.
+fn is_unavailable(error: &ApiError) -> bool {
+    let error: &(dyn Error + 'static) = match error {
+        // Transparent, so that the chain would start at its cause.
+        ApiError::Conversations(ConversationsError::Host(HostError::Failed(error)))
+        | ApiError::Profile(ProfileError::Store(HostError::Failed(error))) => error.as_ref(),
+        error => error,
+    };
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| {
+            let has_no_descriptor = error.raw_os_error().is_some_and(|code| {
+                [Errno::MFILE, Errno::NFILE].iter().any(|errno| errno.raw_os_error() == code)
+            });
+            has_no_descriptor || error.kind() == io::ErrorKind::NotConnected
+        })
+    })
+}
 
 /// Whether an error, or one of its causes, is that a disk has no space left.
 fn is_full(error: &(dyn Error + 'static)) -> bool {
@@ -275,6 +307,8 @@ impl IntoResponse for ApiError {
         let (status, code) = self.status();
         if matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::INSUFFICIENT_STORAGE) {
             tracing::error!(code, error = &self as &dyn std::error::Error, "cannot serve a request");
+        } else if code == STORE_UNAVAILABLE.1 {
+            tracing::warn!(code, error = &self as &dyn std::error::Error, "the store is unavailable");
         }
         let body = self.to_body();
         let mut response = (status, Json(&body)).into_response();
@@ -291,5 +325,27 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unavailable_store_is_no_failure_of_the_server() {
+        let status = |source: io::Error| {
+            let error = StoreError::Storage { operation: "append an event", source: source.into() };
+            let error = ApiError::from(ConversationsError::from(error));
+            (error.status(), error.to_body().msg_id)
+        };
+        let unavailable = (STORE_UNAVAILABLE, STORE_UNAVAILABLE.1);
+        assert_eq!(status(io::ErrorKind::NotConnected.into()), unavailable);
+        assert_eq!(status(io::Error::from_raw_os_error(Errno::MFILE.raw_os_error())), unavailable);
+        assert_eq!(status(io::ErrorKind::PermissionDenied.into()).1, "SERVER$FAILED");
+        // A folder of a conversation that cannot be created.
+        let full = io::Error::from_raw_os_error(Errno::NFILE.raw_os_error());
+        let error = ConversationsError::Host(HostError::Failed(full.into()));
+        assert_eq!(ApiError::from(error).status(), STORE_UNAVAILABLE);
     }
 }

@@ -4,7 +4,10 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
+use deadpool_postgres::PoolError;
 use engine::events::StoreError;
+use rusqlite::ErrorCode;
+use tokio::time::error::Elapsed;
 use tokio_postgres::error::SqlState;
 
 /// Creates the error of an operation, with its cause.
@@ -13,23 +16,67 @@ pub(crate) fn failed(operation: &'static str, source: impl Into<Box<dyn Error + 
     if is_full(source.as_ref()) {
         StoreError::Full { operation, source }
     } else {
-        StoreError::Storage { operation, source }
+        StoreError::Storage { operation, source: cause(source) }
     }
 }
 
-/// Returns the cause of an error. That a disk is full is an [`io::Error`], so that it is recognized without knowing the database.
+/// Returns the cause of an error. That a disk is full, or the database unavailable, is an [`io::Error`], so that it is recognized
+/// without knowing the database: of the kind [`StorageFull`](io::ErrorKind::StorageFull) or
+/// [`NotConnected`](io::ErrorKind::NotConnected).
 pub(crate) fn cause(source: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Send + Sync> {
-    if is_full(source.as_ref()) { io::Error::new(io::ErrorKind::StorageFull, source).into() } else { source }
+    if is_full(source.as_ref()) {
+        io::Error::new(io::ErrorKind::StorageFull, source).into()
+    } else if is_unavailable(source.as_ref()) {
+        io::Error::new(io::ErrorKind::NotConnected, source).into()
+    } else {
+        source
+    }
 }
 
 /// Whether an error, or one of its causes, is that a disk has no space left.
 fn is_full(error: &(dyn Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.any(|cause| {
-        let shared = cause.downcast_ref::<Arc<rusqlite::Error>>().map(AsRef::as_ref);
-        let sqlite = shared.or_else(|| cause.downcast_ref::<rusqlite::Error>());
+    causes(error).any(|cause| {
         let postgres = cause.downcast_ref::<tokio_postgres::Error>();
-        sqlite.and_then(rusqlite::Error::sqlite_error_code) == Some(rusqlite::ErrorCode::DiskFull)
+        sqlite_code(cause) == Some(ErrorCode::DiskFull)
             || postgres.and_then(tokio_postgres::Error::code) == Some(&SqlState::DISK_FULL)
     })
+}
+
+/// Whether an error, or one of its causes, is that the database cannot be reached, or does not respond in time. A file cannot be
+/// opened if there are no descriptors left.
+fn is_unavailable(error: &(dyn Error + 'static)) -> bool {
+    causes(error).any(|cause| {
+        cause.is::<PoolError>()
+            || cause.is::<Elapsed>()
+            || cause.downcast_ref().is_some_and(is_disconnected)
+            || matches!(
+                sqlite_code(cause),
+                Some(ErrorCode::CannotOpen | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+            )
+    })
+}
+
+/// Whether a statement has failed because of the connection, the end of PostgreSQL, or its time limit.
+fn is_disconnected(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        Some(code) => [
+            SqlState::ADMIN_SHUTDOWN,
+            SqlState::CRASH_SHUTDOWN,
+            SqlState::CANNOT_CONNECT_NOW,
+            SqlState::TOO_MANY_CONNECTIONS,
+            SqlState::QUERY_CANCELED,
+        ]
+        .contains(code),
+        None => error.is_closed() || error.source().is_some_and(|source| source.is::<io::Error>()),
+    }
+}
+
+/// Returns an error and its causes.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+fn sqlite_code(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
+    let shared = error.downcast_ref::<Arc<rusqlite::Error>>().map(AsRef::as_ref);
+    shared.or_else(|| error.downcast_ref::<rusqlite::Error>())?.sqlite_error_code()
 }

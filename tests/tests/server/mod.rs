@@ -19,6 +19,7 @@ mod restart;
 mod settings;
 mod several_hosts;
 mod socket_io;
+mod store_outage;
 mod stream;
 mod users;
 mod workspace_git;

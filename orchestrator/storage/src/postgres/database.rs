@@ -9,6 +9,7 @@ use std::time::Duration;
 use deadpool_postgres::{
     Client, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, TimeoutType,
 };
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
@@ -51,14 +52,14 @@ pub(super) enum DatabaseError {
     #[error("cannot receive the response of PostgreSQL")]
     Interrupted(#[source] Error),
     /// The server did not respond. It is unknown whether the statement was executed.
-    #[error("PostgreSQL did not respond within {} s", .0.as_secs())]
-    Unresponsive(Duration),
+    #[error("PostgreSQL did not respond within {} s", .after.as_secs())]
+    Unresponsive { after: Duration, source: Elapsed },
 }
 
 impl DatabaseError {
     /// Whether the statement may have been executed.
     pub(super) fn is_result_unknown(&self) -> bool {
-        matches!(self, Self::Interrupted(_) | Self::Unresponsive(_))
+        matches!(self, Self::Interrupted(_) | Self::Unresponsive { .. })
     }
 
     /// Whether the server rejected the content of the statement, rather than cancelled it at its time limit.
@@ -145,7 +146,7 @@ impl Database {
         let mut client = self.client().await?;
         match timeout(MIGRATION_TIMEOUT, migrations::run(&mut client)).await {
             Ok(version) => Ok(version?),
-            Err(_) => Err(abandon(client, MIGRATION_TIMEOUT)),
+            Err(source) => Err(abandon(client, MIGRATION_TIMEOUT, source)),
         }
     }
 
@@ -179,7 +180,7 @@ impl Database {
         };
         match timeout(RESPONSE_TIMEOUT, response).await {
             Ok(rows) => Ok(rows?),
-            Err(_) => Err(abandon(client, RESPONSE_TIMEOUT)),
+            Err(source) => Err(abandon(client, RESPONSE_TIMEOUT, source)),
         }
     }
 
@@ -205,9 +206,9 @@ impl Database {
 }
 
 /// Closes a connection whose server does not respond, instead of returning it to the pool.
-fn abandon(client: Client, after: Duration) -> DatabaseError {
+fn abandon(client: Client, after: Duration, source: Elapsed) -> DatabaseError {
     drop(Object::take(client));
-    DatabaseError::Unresponsive(after)
+    DatabaseError::Unresponsive { after, source }
 }
 
 /// Whether the server may accept connections soon. A rejection, such as a wrong password, is final.

@@ -137,6 +137,6 @@ async fn connect(connector: &Connector) -> Result<(Client, JoinHandle<()>), Erro
 async fn bounded<T>(operation: impl Future<Output = Result<T, Error>>) -> Result<T, DatabaseError> {
     match timeout(RESPONSE_TIMEOUT, operation).await {
         Ok(result) => Ok(result?),
-        Err(_) => Err(DatabaseError::Unresponsive(RESPONSE_TIMEOUT)),
+        Err(source) => Err(DatabaseError::Unresponsive { after: RESPONSE_TIMEOUT, source }),
     }
 }

@@ -1,0 +1,68 @@
+//! A database that is away for a while.
+
+use reqwest::{Method, StatusCode};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tests::glovebox::{Home, TEST_TIMEOUT, finish};
+use tests::host_server::HostServer;
+use tests::postgres::PostgresServer;
+
+const UNAVAILABLE: &str = "SERVER$STORE_UNAVAILABLE";
+
+#[tokio::test]
+async fn outage_of_the_store_is_reported_by_each_api() {
+    let Some(database) = PostgresServer::start() else { return };
+    let address = database.address(&database.create_database());
+    let store = ["--store", &address];
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &store);
+    home.run(&[&["user", "add", "ada"], &store[..]].concat()).expect(0);
+    let (user_key, _) = home.add_key("ada", &store);
+    // As if it was killed.
+    database.stop(Signal::QUIT);
+
+    let chat = json!({"model": "glovebox", "messages": [{"role": "user", "content": "Hello."}]});
+    let message = json!({"initial_user_msg": "Hello."});
+    let params = json!({"name": "list_conversations", "arguments": {}});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let call = server.request(Method::POST, "/mcp").body(call).header("Content-Type", "application/json");
+    let call = call.header("Accept", "application/json, text/event-stream");
+    let requests = async {
+        tokio::join!(
+            server.send(Method::GET, "/api/conversations", None),
+            server.send(Method::POST, "/api/conversations", Some(&message)),
+            server.send(Method::GET, "/api/settings", None),
+            server.send_as(&user_key, Method::GET, "/api/conversations", None),
+            server.send(Method::POST, "/v1/chat/completions", Some(&chat)),
+            server.send_as(&user_key, Method::GET, "/v1", None),
+            async { call.send().await.unwrap().json::<Value>().await.unwrap() },
+        )
+    };
+    let requests = tokio::time::timeout(TEST_TIMEOUT, requests).await.expect("all are answered");
+    let (list, create, settings, user, chat, models, called) = requests;
+    for (status, body) in [list, create, settings, user] {
+        assert_eq!(
+            (status, &body["msg_id"]),
+            (StatusCode::SERVICE_UNAVAILABLE, &json!(UNAVAILABLE)),
+            "{body}"
+        );
+    }
+    for (status, body) in [chat, models] {
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
+        assert_eq!(body["error"]["code"], UNAVAILABLE, "{body}");
+    }
+    let result = &called["result"];
+    assert_eq!(
+        (&result["isError"], &result["structuredContent"]["code"]),
+        (&json!(true), &json!(UNAVAILABLE))
+    );
+
+    database.restart();
+    let recovered = async {
+        while server.send(Method::GET, "/api/conversations", None).await.0 != StatusCode::OK {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(TEST_TIMEOUT, recovered).await.expect("the server recovers");
+    server.terminate();
+}
