@@ -212,16 +212,29 @@ async fn invalid_calls_are_errors_of_the_client() {
         let (status, text) = (response.status(), response.text().await.unwrap());
         (status, serde_json::from_str::<Value>(&text).unwrap_or(Value::String(text)))
     };
-    for (method, body) in [
-        (Method::GET, String::new()),
-        (Method::DELETE, String::new()),
-        (Method::POST, String::new()),
-        (Method::POST, "{".to_owned()),
-        (Method::POST, "[]".to_owned()),
-        (Method::POST, json!({"jsonrpc": "2.0", "id": 1}).to_string()),
+    for (method, body, expected, code) in [
+        (Method::GET, String::new(), 405, -32600),
+        (Method::DELETE, String::new(), 405, -32600),
+        (Method::POST, String::new(), 400, -32700),
+        (Method::POST, "{".to_owned(), 400, -32700),
+        (Method::POST, "[]".to_owned(), 400, -32600),
+        (Method::POST, json!({"jsonrpc": "2.0", "id": 1}).to_string(), 400, -32600),
     ] {
         let (status, response) = send(method.clone(), body.clone()).await;
-        assert!(status.is_client_error(), "{method} {body:.40}: {status} {response}");
+        assert_eq!(
+            (status.as_u16(), &response["error"]["code"]),
+            (expected, &json!(code)),
+            "{body}: {response}"
+        );
+        assert_eq!(response["jsonrpc"], "2.0");
+    }
+    for (header, value, expected) in [("Accept", "text/html", 406), ("Content-Type", "text/plain", 415)] {
+        let request = server.request(Method::POST, "/mcp").header("Content-Type", "application/json");
+        let request = request.header("Accept", "application/json, text/event-stream");
+        let headers = [(reqwest::header::HeaderName::try_from(header).unwrap(), value.parse().unwrap())];
+        let response = request.headers(headers.into_iter().collect()).body("{}").send().await.unwrap();
+        assert_eq!(response.status(), expected, "{header}: {value}");
+        assert_eq!(response.json::<Value>().await.unwrap()["error"]["code"], -32600, "{header}: {value}");
     }
     let call = async |name: &str, arguments: Value| {
         let params = json!({"name": name, "arguments": arguments});
@@ -247,7 +260,7 @@ async fn invalid_calls_are_errors_of_the_client() {
         assert_eq!(
             (&result["isError"], &error["code"], &error["field"]),
             (&json!(true), &json!("API$INVALID_REQUEST"), &json!(field)),
-            "{tool} {arguments}: {result}"
+            "{tool} {arguments:.100}: {result}"
         );
     }
     let foreign = server.request(Method::POST, "/mcp").header("Origin", "http://evil.example");

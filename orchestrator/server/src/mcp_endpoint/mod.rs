@@ -9,14 +9,15 @@ mod events;
 mod handler;
 mod tool_calls;
 mod tools;
+mod transport_errors;
 
 use std::sync::Arc;
 
 use accounts::Caller;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use protocol::ConversationId;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -56,6 +57,8 @@ pub(crate) fn router(state: &Arc<ServerState>) -> Router<Arc<ServerState>> {
     Router::new()
         .route_service(PATH, service)
         .layer(from_fn_with_state(Arc::clone(state), forward))
+        .layer(from_fn(transport_errors::to_protocol_errors))
+        .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .layer(from_fn_with_state(Arc::clone(state), auth::require_any_key))
 }
 
