@@ -248,6 +248,12 @@ async fn invalid_calls_are_errors_of_the_client() {
         ("start_conversation", json!({}), "arguments"),
         ("start_conversation", json!({"message": " "}), "message"),
         ("start_conversation", json!({"message": "Go.", "agent": "none"}), "agent"),
+        ("start_conversation", json!({"message": "x".repeat(256 << 10) + "y"}), "message"),
+        (
+            "start_conversation",
+            json!({"message": "Go.", "instructions": "x".repeat(1 << 20)}),
+            "instructions",
+        ),
         ("start_conversation", json!({"message": "Go.", "volumes": "/:/host"}), "volumes"),
         ("read_events", json!({"conversation_id": "../a"}), "conversation_id"),
         ("list_conversations", json!({"limit": 0}), "limit"),

@@ -13,7 +13,7 @@ use protocol::{AgentState, ConversationId, EventId};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{self, Decide, Decision, ListConversations, ReadEvents, StartConversation};
-use super::arguments::{MAX_WAIT_SECS, SendMessage, StopConversation, Wait, check_limit, parse};
+use super::arguments::{MAX_WAIT_SECS, SendMessage, StopConversation, Wait, check_limit, check_text, parse};
 use super::events;
 use super::tools::McpTool;
 use crate::auth::require_write;
@@ -77,6 +77,7 @@ async fn start(
         let problem = format!("must be one of: {}", state.choices.agents.join(", "));
         return Err(ApiError::invalid("agent", problem));
     }
+    check_text("instructions", instructions.as_deref().unwrap_or_default())?;
     let request = ConversationRequest {
         owner: caller.user.clone(),
         agent,
@@ -108,6 +109,7 @@ fn to_message(text: String) -> Result<MessageAction, ApiError> {
     if text.trim().is_empty() {
         return Err(ApiError::invalid("message", "must not be empty"));
     }
+    check_text("message", &text)?;
     Ok(MessageAction { content: text, ..MessageAction::default() })
 }
 

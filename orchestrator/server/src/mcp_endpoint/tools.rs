@@ -3,7 +3,7 @@
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use super::arguments::{CONVERSATION, MAX_PAGE_SIZE, MAX_WAIT_SECS, schema};
+use super::arguments::{CONVERSATION, MAX_PAGE_SIZE, MAX_TEXT_BYTES, MAX_WAIT_SECS, schema};
 
 /// A tool of the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +100,11 @@ impl McpTool {
         match self {
             Self::StartConversation => (
                 json!({
-                    "message": {"type": "string", "description": "The task"},
-                    "instructions": {"type": "string", "description": "Rules for the agent that precede the task"},
+                    "message": {"type": "string", "maxLength": MAX_TEXT_BYTES, "description": "The task"},
+                    "instructions": {
+                        "type": "string", "maxLength": MAX_TEXT_BYTES,
+                        "description": "Rules for the agent that precede the task",
+                    },
                     "agent": {"type": "string", "description": "The agent; that of the settings by default"},
                     "repository": {"type": "string", "description": "Repository to clone: OWNER/NAME or a URL"},
                     "branch": {"type": "string", "description": "Branch of the repository"},
@@ -109,7 +112,10 @@ impl McpTool {
                 &["message"],
             ),
             Self::SendMessage => (
-                json!({CONVERSATION: id, "message": {"type": "string", "description": "The text"}}),
+                json!({
+                    CONVERSATION: id,
+                    "message": {"type": "string", "maxLength": MAX_TEXT_BYTES, "description": "The text"},
+                }),
                 &[CONVERSATION, "message"],
             ),
             Self::ListConversations => (
