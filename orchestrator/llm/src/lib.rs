@@ -39,6 +39,7 @@ pub use analyzer::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnal
 pub use config::{ConfigError, LlmConfig, Timeouts};
 pub use connection_guard::ConnectionGuard;
 pub use connectivity::{check_connection, is_key_missing};
+pub use prices::is_listed_model;
 pub use recording::{RecordingError, RecordingLlm, RecordingRedaction, ReplayLlm};
 pub use retry::RetryPolicy;
 pub use router::MultimodalRouter;

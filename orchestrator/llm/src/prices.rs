@@ -43,6 +43,18 @@ struct ListPrice {
     context_window: u64,
 }
 
+/// Whether the built-in price table has a model of exactly this name, with or without its provider in front. The first caller waits
+/// while the table is decoded.
+pub fn is_listed_model(model: &str) -> bool {
+    let (provider, name) = match model.split_once('/') {
+        Some((provider, name)) => (Some(provider), name),
+        None => (None, model),
+    };
+    let providers = Calculator::bundled().providers();
+    let mut providers = providers.filter(|listed| provider.is_none_or(|own| own == listed.id()));
+    providers.any(|listed| listed.models().any(|model| model.id() == name))
+}
+
 impl Prices {
     pub(crate) fn new(config: &LlmConfig) -> Self {
         let configured = config.input_cost_per_token.zip(config.output_cost_per_token);

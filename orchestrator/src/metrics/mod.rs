@@ -19,6 +19,7 @@ use prometheus_client::registry::Registry;
 use storage::postgres::PoolUsage;
 
 pub(crate) use model::ModelMetrics;
+use model_names::ModelNames;
 use requests::RequestMetrics;
 use sandbox::{MeteredProvider, SandboxMetrics};
 use store::{MeteredStore, StoreMetrics};
@@ -39,9 +40,10 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(read_pool: ReadPool) -> Arc<Self> {
+    /// Creates the metrics of a server whose configuration names these models.
+    pub(crate) fn new(models: impl IntoIterator<Item = String>, read_pool: ReadPool) -> Arc<Self> {
         let mut registry = Registry::with_prefix("glovebox");
-        let models = ModelMetrics::register(&mut registry);
+        let models = ModelMetrics::register(&mut registry, ModelNames::new(models));
         let sandboxes = SandboxMetrics::register(&mut registry);
         let store = StoreMetrics::register(&mut registry);
         let requests = RequestMetrics::register(&mut registry, read_pool().is_some());

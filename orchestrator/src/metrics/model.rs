@@ -45,9 +45,9 @@ pub(crate) struct ModelMetrics {
 }
 
 impl ModelMetrics {
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    pub(super) fn register(registry: &mut Registry, names: ModelNames) -> Self {
         let metrics = Self {
-            names: ModelNames::default(),
+            names,
             duration: Family::new_with_constructor(long_times),
             tokens: Family::default(),
             cost: Family::default(),

@@ -10,7 +10,7 @@ use server::{ServedRequest, ServerMetrics as _, ServerUsage};
 use super::*;
 
 fn metrics() -> Arc<Metrics> {
-    Metrics::new(Box::new(|| Some(PoolUsage { used: 1, idle: 2, waiting: 3 })))
+    Metrics::new(["b\"".to_owned()], Box::new(|| Some(PoolUsage { used: 1, idle: 2, waiting: 3 })))
 }
 
 /// The value of the sample that starts so. Panics without it.
