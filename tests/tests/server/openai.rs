@@ -254,7 +254,7 @@ async fn keys_and_owners_hold_for_chat_completions() {
             (row["user"].as_str().unwrap(), row["conversation"] == id, row["status"].as_u64().unwrap())
         })
         .collect();
-    assert_eq!(found, [("ada", true, 200), ("ben", false, 404), ("ben", false, 404), ("ada", false, 403)]);
+    assert_eq!(found, [("ada", true, 200), ("ben", false, 404), ("ben", true, 404), ("ada", false, 403)]);
 }
 
 #[tokio::test]

@@ -56,19 +56,34 @@ pub(crate) async fn chat_completions(
 ) -> Result<Response, ApiError> {
     let (parts, body) = read_body(request).await?;
     let chat: ChatRequest = parse_json(&body)?;
-    let id = find_conversation(&chat, &parts.headers)?;
+    let Some(id) = find_conversation(&chat, &parts.headers)? else {
+        return complete(state, caller, &chat, None).await;
+    };
+    let request = Request::from_parts(parts, Body::from(body));
+    let mut response = match forward(&state, &id, request).await {
+        Some(response) => response,
+        None => complete(state, caller, &chat, Some(id.clone())).await.into_response(),
+    };
+    // Also of a request that is rejected.
+    response.extensions_mut().insert(RequestConversation(id));
+    Ok(response)
+}
+
+/// Answers a request, in the conversation that it names or in a new one.
+async fn complete(
+    state: Arc<ServerState>,
+    caller: Caller,
+    chat: &ChatRequest,
+    id: Option<ConversationId>,
+) -> Result<Response, ApiError> {
     if let Some(id) = &id {
-        let request = Request::from_parts(parts, Body::from(body));
-        if let Some(response) = forward(&state, id, request).await {
-            return Ok(response);
-        }
         state.authorize(&caller, id).await?;
     }
     chat.check()?;
     let agent = chat.agent(&state.choices.agents)?.map(str::to_owned);
     let prompt = chat.to_prompt()?;
     let turn = open_turn(&state, &caller, id, agent, prompt).await?;
-    Ok(respond(state, caller, &chat, turn).await)
+    Ok(respond(state, caller, chat, turn).await)
 }
 
 /// Forwards a request to the other host that runs its conversation. `None` if there is none.
@@ -79,7 +94,6 @@ async fn forward(state: &ServerState, id: &ConversationId, mut request: Request)
         // The message may be stored already.
         response.headers_mut().insert(RETRY_HEADER, HeaderValue::from_static("false"));
     }
-    response.extensions_mut().insert(RequestConversation(id.clone()));
     Some(response)
 }
 
