@@ -30,6 +30,19 @@ impl AllowedHosts {
         Self { is_any: names.iter().any(|name| name == "*"), names }
     }
 
+    /// Checks a name of this server: a host name or an address, or `*` for any.
+    ///
+    /// # Errors
+    /// A text for the operator.
+    pub fn parse_name(text: &str) -> Result<String, String> {
+        let is_host = text.parse::<Authority>().is_ok_and(|authority| authority.host() == text);
+        if is_host || text == "*" {
+            Ok(text.to_owned())
+        } else {
+            Err("expected a name such as example.org, without a scheme and a port, or *".to_owned())
+        }
+    }
+
     fn accept(&self, authority: &Authority) -> bool {
         let host = authority.host().to_ascii_lowercase();
         // A user name in front would make the name ambiguous.
@@ -113,6 +126,24 @@ mod tests {
         {
             assert!(accepts(host, None), "{host}");
             assert!(accepts(host, Some(&format!("http://{host}"))), "{host}");
+        }
+    }
+
+    #[test]
+    fn name_has_no_scheme_and_no_port() {
+        for name in ["example.org", "localhost", "10.0.0.1", "[2001:db8::1]", "*"] {
+            assert_eq!(AllowedHosts::parse_name(name).as_deref(), Ok(name));
+        }
+        for text in [
+            "",
+            "http://example.org",
+            "example.org:80",
+            "example.org/",
+            "a@example.org",
+            "2001:db8::1",
+            "a b",
+        ] {
+            assert!(AllowedHosts::parse_name(text).is_err(), "{text}");
         }
     }
 

@@ -12,6 +12,12 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     duration.try_into().map_err(|_| "expected a time that is not negative".to_owned())
 }
 
+/// Parses a duration of at least a second.
+pub(super) fn parse_positive(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    if duration < Duration::from_secs(1) { Err("expected a time from 1s".to_owned()) } else { Ok(duration) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,5 +30,7 @@ mod tests {
         for text in ["", "30", "d", "1y", "2mo", "-1d", "soon"] {
             assert!(parse(text).is_err(), "{text}");
         }
+        assert!(parse("0s").is_ok() && parse_positive("1s").is_ok());
+        assert!(parse_positive("0s").is_err() && parse_positive("999ms").is_err());
     }
 }

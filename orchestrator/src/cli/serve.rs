@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use clap::builder::RangedU64ValueParser;
 use conversations::{HostError, HostedConversations, HostingOptions, UserProfiles};
 use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy, BaseUrl, BaseUrls, GitClient, RequestLimits};
@@ -26,7 +27,7 @@ use super::duration_argument;
 use super::interrupts::{Hangup, Interrupts};
 use super::trusted_config;
 use super::{BackendOptions, prepare, print};
-use crate::compose::{self, ServerKey, Stores, UserConfigs};
+use crate::compose::{self, ServerKey, StateDir, Stores, UserConfigs};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::metrics::Metrics;
@@ -45,11 +46,11 @@ conversations. Their sandboxes are kept, and commands continue in them. The next
 after a crash. A second ^C ends the waiting.")]
 pub(super) struct ServeArguments {
     /// Address to listen on; 0.0.0.0:PORT for all networks. A socket that systemd passes is used instead.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:3000")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:3000", value_parser = parse_listen)]
     listen: SocketAddr,
 
     /// Name under which clients reach this server, besides localhost; * for any. Can be repeated.
-    #[arg(long = "allow-host", value_name = "NAME")]
+    #[arg(long = "allow-host", value_name = "NAME", value_parser = AllowedHosts::parse_name)]
     allowed_hosts: Vec<String>,
 
     #[command(flatten)]
@@ -66,7 +67,7 @@ pub(super) struct ServeArguments {
     host_url: Option<String>,
 
     /// Maximum number of conversations that run at once.
-    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_running: usize,
 
     /// Maximum time for which the end of the server waits for models and tool servers that are being called. Their calls are
@@ -113,6 +114,10 @@ pub(super) struct ServeArguments {
 #[derive(Debug, Clone, Copy)]
 struct RateLimit(Option<RequestRate>);
 
+fn parse_listen(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "expected an address and a port such as 127.0.0.1:3000, not a name")
+}
+
 fn parse_rate(text: &str) -> Result<RateLimit, &'static str> {
     if text == "off" {
         return Ok(RateLimit(None));
@@ -138,7 +143,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let overrides = arguments.backend.overrides(overrides);
     let mut overrides = Overrides { model: arguments.model, ..overrides };
     let (mut config, state_dir) = prepare(&overrides).await?;
-    check(&config, arguments.page_folder.as_deref())?;
+    check(&config, &state_dir, arguments.page_folder.as_deref())?;
     if let Err(HostError::NoModel) = compose::check_model(&config) {
         print::warning(
             "no model is configured: a script replies to users who have chosen none in their settings",
@@ -222,9 +227,12 @@ fn print_address(url: &str, key: &ServerKey) -> anyhow::Result<()> {
     Ok(print::line(&text)?)
 }
 
-/// Reports errors of the configuration now, not for each conversation.
-fn check(config: &Config, page_folder: Option<&Path>) -> anyhow::Result<()> {
+/// Reports errors of the configuration now, not for each conversation. Creates the secret of sandboxes, which an operator of several
+/// hosts copies.
+fn check(config: &Config, state_dir: &StateDir, page_folder: Option<&Path>) -> anyhow::Result<()> {
     compose::agent(config)?;
+    compose::provider(config, state_dir)?;
+    compose::check_scripts(config)?;
     if let Err(error @ HostError::NoModelKey(_)) = compose::check_model(config) {
         print::warning(&format!("{error}, or configure one for all users"));
     }

@@ -25,7 +25,9 @@ use agent::memory;
 use condenser::condenser;
 pub(crate) use conversations::{host_error, restore_settings};
 pub(crate) use hosted::ConfiguredFactory;
-pub(crate) use model::{CallMode, Models, check_key, provider_models, reach_provider, stored_model_name};
+pub(crate) use model::{
+    CallMode, Models, check_key, check_scripts, provider_models, reach_provider, stored_model_name,
+};
 pub(crate) use parts::{conversation_spec, parts, started};
 pub(crate) use sandboxes::{
     check_docker, choose_runtime, is_warm_in_use, isolation, network, provider, provider_with_warm_pool,

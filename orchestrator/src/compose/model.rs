@@ -169,6 +169,14 @@ pub(crate) fn check_key(config: &Config) -> anyhow::Result<()> {
     }
 }
 
+/// Fails if a file of responses that the configuration names cannot be used.
+pub(crate) fn check_scripts(config: &Config) -> anyhow::Result<()> {
+    config
+        .llms()
+        .filter(|settings| is_scripted(settings))
+        .try_for_each(|settings| connect_unlogged(settings, 0).map(drop))
+}
+
 /// Fails if the provider of the agent's model cannot be reached. Called before a sandbox is started.
 pub(crate) async fn reach_provider(config: &Config) -> anyhow::Result<()> {
     check_key(config)?;

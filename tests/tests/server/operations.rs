@@ -5,6 +5,7 @@ mod connections;
 mod deploy;
 mod log;
 mod metrics;
+mod options;
 mod probes;
 mod tls;
 mod traces;

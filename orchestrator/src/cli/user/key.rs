@@ -31,7 +31,7 @@ and settings, and follows streams. It starts and changes nothing, and reaches no
         #[arg(long, value_name = "SCOPE", default_value = "write", value_parser = PossibleValuesParser::new(scopes()))]
         scope: String,
         /// Time after which the key expires, such as 12h or 90d. By default, never.
-        #[arg(long, value_name = "TIME", value_parser = duration_argument::parse)]
+        #[arg(long, value_name = "TIME", value_parser = duration_argument::parse_positive)]
         expires: Option<Duration>,
         /// Print a JSON object with the key and its id.
         #[arg(long)]
