@@ -265,6 +265,20 @@ async fn incomplete_upload_is_rejected_and_stores_nothing() {
 }
 
 #[tokio::test]
+async fn link_to_the_workspace_is_listed() {
+    let home = Home::new();
+    fs::write(home.workspace().join("file"), "").unwrap();
+    symlink(".", home.workspace().join("own")).unwrap();
+    symlink(home.workspace(), home.workspace().join("absolute")).unwrap();
+    let workspace = Workspace::open(home).await;
+    for path in ["own", "absolute", "own/absolute", "own/own/"] {
+        let (status, names) = workspace.get("list-files", &[("path", path)]).await;
+        let file = format!("{}/file", path.trim_end_matches('/'));
+        assert!(status == 200 && names.as_array().unwrap().contains(&json!(file)), "{path}: {names}");
+    }
+}
+
+#[tokio::test]
 async fn zip_has_the_files_of_the_workspace() {
     let home = Home::new();
     let at = |name: &str| home.workspace().join(name);

@@ -66,6 +66,8 @@ pub(super) async fn resolve(
                     resolved.pop();
                 }
                 let target = components(target, root)?.ok_or_else(outside)?;
+                // Of the link. The workspace itself has none.
+                status = None;
                 target.into_iter().rev().for_each(|component| pending.push_front(component));
             }
             Some(_) => {}
