@@ -265,6 +265,24 @@ async fn incomplete_upload_is_rejected_and_stores_nothing() {
 }
 
 #[tokio::test]
+async fn files_before_a_broken_part_are_named() {
+    let workspace = Workspace::open(Home::new()).await;
+    let head = |name: &str| {
+        format!("--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"files\"; filename=\"{name}\"\r\n\r\n")
+    };
+    // A folder's name is skipped, with its content.
+    let whole = format!("{}first\r\n{}{}\r\n", head("first"), head("."), "x".repeat(1 << 20));
+    let long = head("long").replace("\r\n\r\n", &format!("\r\nx-long: {}\r\n\r\n", "x".repeat(4 << 20)));
+    for broken in [format!("{}second", head("second")), head("other").replace("files", "other"), long] {
+        let (status, body) = workspace.upload_body(format!("{whole}{broken}").into_bytes()).await;
+        assert_eq!((status.as_u16(), &body["msg_id"]), (400, &json!("API$INVALID_REQUEST")), "{body}");
+        assert_eq!(body["uploaded_files"].as_array().unwrap().len(), 1, "{body}");
+        assert_eq!(body["skipped_files"][0]["name"], ".", "{body}");
+    }
+    assert_eq!(workspace.get("list-files", &[]).await.1, json!(["first"]));
+}
+
+#[tokio::test]
 async fn link_to_the_workspace_is_listed() {
     let home = Home::new();
     fs::write(home.workspace().join("file"), "").unwrap();
