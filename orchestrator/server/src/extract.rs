@@ -70,9 +70,19 @@ pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| ApiError::invalid(field_name(error.path(), "body"), error.inner()))?;
-    deserializer.end().map_err(|error| ApiError::invalid("body", error))?;
+        .map_err(|error| ApiError::invalid(field_name(error.path(), "body"), describe(error.inner())))?;
+    deserializer.end().map_err(|error| ApiError::invalid("body", describe(&error)))?;
     Ok(value)
+}
+
+/// Describes why a text is not the expected JSON, without the words of the parser.
+fn describe(error: &serde_json::Error) -> String {
+    if error.is_data() {
+        let text = error.to_string();
+        // The place is that of the field.
+        return text.rsplit_once(" at line ").map_or(text.clone(), |(problem, _)| problem.to_owned());
+    }
+    format!("is not valid JSON from line {}, column {} on", error.line(), error.column())
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameters<T> {
@@ -119,5 +129,31 @@ fn field_name(path: &serde_path_to_error::Path, whole: &str) -> String {
         // Of the whole, or unknown because the text ends too early.
         field if [".", "?"].contains(&field.as_str()) => whole.to_owned(),
         field => field,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Sample {
+        #[serde(rename = "name")]
+        _name: String,
+    }
+
+    #[test]
+    fn error_has_the_field_and_no_words_of_the_parser() {
+        let message = |body: &str| match parse_json::<Sample>(body.as_bytes()) {
+            Err(error) => error.to_string(),
+            Ok(sample) => panic!("{sample:?}"),
+        };
+        assert_eq!(message("{"), "body: is not valid JSON from line 1, column 1 on");
+        assert_eq!(message("{\"name\": \"a\",\n}"), "body: is not valid JSON from line 2, column 1 on");
+        assert_eq!(message("{\"name\": \"a\"} x"), "body: is not valid JSON from line 1, column 15 on");
+        assert_eq!(message("{\"name\": 1}"), "name: invalid type: integer `1`, expected a string");
+        assert_eq!(message("[]"), "body: must be a JSON object");
     }
 }
