@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use accounts::{
-    AccountError, AccountStore, AuditActor, AuditEntry, AuditFilter, AuditStore, Authenticator, Credential,
-    Key, KeyScope, MAX_KEYS, NewKey, SecretHash, Session, User, Users, unix_now,
+    AccountError, AccountRecords, AccountStore, AddedAccounts, AuditActor, AuditEntry, AuditFilter,
+    AuditMerge, AuditStore, Authenticator, Credential, Key, KeyRecord, KeyScope, MAX_KEYS, NewKey,
+    SecretHash, Session, User, Users, unix_now,
 };
 use protocol::UserId;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -203,6 +204,65 @@ pub async fn maximum_holds_when_keys_are_added_concurrently(backend: &dyn Accoun
     assert_eq!(stores[1].keys(Some(&user("ada"))).await.unwrap().len(), 10);
 }
 
+/// Users and keys of another store are added once, and change no existing user. Their keys authenticate.
+pub async fn records_are_added_and_change_no_existing_user(backend: &dyn AccountBackend) {
+    let store = backend.open().await;
+    let users = Users::new(Arc::clone(&store));
+    for name in ["ada", "ben", "eve"] {
+        users.add(&user(name)).await.unwrap();
+    }
+    let keep = users.add_key(&user("ada"), KeyScope::Write, None).await.unwrap();
+    let expiring = users.add_key(&user("ada"), KeyScope::Read, Some(Duration::from_hours(1))).await.unwrap();
+    let revoked = users.add_key(&user("ben"), KeyScope::Write, None).await.unwrap();
+    assert_eq!(user_of(&authenticator(&store, "operator"), &keep).await, Some(user("ada")));
+    users.remove(&user("eve")).await.unwrap();
+    let records = store.records().await.unwrap();
+    let ids: Vec<_> = records.keys().iter().map(|record| &record.key.id).collect();
+    assert_eq!(ids, [&keep.key.id, &expiring.key.id, &revoked.key.id]);
+    assert_eq!(records.users(), store.users().await.unwrap());
+    assert_eq!(store.add_records(&records).await.unwrap(), AddedAccounts::default());
+
+    // The other store: cal, and ada of an earlier time, whose key the store does not have.
+    let new_key = |name: &str, number: u64| {
+        let hash = SecretHash::new(&number.to_le_bytes());
+        let id = hash.as_bytes()[..6].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let key = Key {
+            id: id.parse().unwrap(),
+            user: user(name),
+            scope: KeyScope::Read,
+            created_at: 5,
+            expires_at: (number == 1).then_some(u64::from(u32::MAX)),
+            last_used_at: Some(6),
+        };
+        KeyRecord { key, hash }
+    };
+    let other = |name: &str, removed_at| User { name: user(name), created_at: 4, removed_at };
+    let (first, second, of_ada) = (new_key("cal", 1), new_key("cal", 2), new_key("ada", 3));
+    let others = [other("ada", None), other("cal", None), other("dan", Some(9)), other("eve", None)];
+    let of_eve = new_key("eve", 4);
+    let keys = vec![first.clone(), of_ada.clone(), second.clone(), of_eve.clone()];
+    users.revoke_key(&revoked.key.id).await.unwrap();
+    let records = AccountRecords::new(others.to_vec(), keys).unwrap();
+    let other_handle = backend.open().await;
+    let added = other_handle.add_records(&records).await.unwrap();
+    assert_eq!(added, AddedAccounts { users: 2, keys: 2 });
+    assert_eq!(other_handle.add_records(&records).await.unwrap(), AddedAccounts::default());
+    assert_eq!(store.find_key(&first.hash).await.unwrap(), Some(first.key));
+    assert_eq!(store.find_key(&second.hash).await.unwrap(), Some(second.key));
+    for hash in [of_ada.hash, of_eve.hash, SecretHash::new(revoked.secret.expose_secret().as_bytes())] {
+        assert_eq!(store.find_key(&hash).await.unwrap(), None);
+    }
+    let removed = other("dan", Some(9));
+    assert_eq!(store.user(&removed.name).await.unwrap(), Some(removed));
+    assert!(store.user(&user("eve")).await.unwrap().unwrap().removed_at.is_some());
+    // The maximum counts the added keys.
+    for _ in 2..MAX_KEYS {
+        users.add_key(&user("cal"), KeyScope::Read, None).await.unwrap();
+    }
+    let added = users.add_key(&user("cal"), KeyScope::Read, None).await;
+    assert!(matches!(added, Err(AccountError::TooManyKeys { .. })));
+}
+
 fn entry(number: u64, actor: AuditActor) -> AuditEntry {
     AuditEntry {
         at_ms: number,
@@ -264,6 +324,37 @@ pub async fn audit_log_is_bounded_and_wrong_keys_displace_nothing(backend: &dyn 
     assert!(kept.len() <= 1100 && kept[0].at_ms > 0, "{}", kept.len());
 }
 
+/// Entries of another log are added once each, also after an interrupted copy.
+pub async fn audit_entries_are_merged_once(backend: &dyn AccountBackend) {
+    let log = backend.open_audit().await;
+    // More than a page, in which two entries are equal.
+    let others: Vec<_> = (0..1500).map(|number| entry(number.max(1), AuditActor::Operator)).collect();
+    log.append_all(&others[..700], 10_000).await.unwrap();
+    let own = entry(9000, AuditActor::User { name: user("ada"), key: None });
+    log.append(&own, 10_000).await.unwrap();
+    let mut merge = AuditMerge::new(backend.open_audit().await).await.unwrap();
+    let mut count = 0;
+    for page in others.chunks(400) {
+        count += merge.append_missing(page.to_vec()).await.unwrap();
+    }
+    assert_eq!(count, 800);
+    let all = AuditFilter { limit: usize::MAX, ..AuditFilter::default() };
+    let expected = [&others[..700], std::slice::from_ref(&own), &others[700..]].concat();
+    assert!(log.read(&all).await.unwrap() == expected);
+    let mut again = AuditMerge::new(Arc::clone(&log)).await.unwrap();
+    assert_eq!(again.append_missing(others).await.unwrap(), 0);
+    // Pages by number have every entry once.
+    let (mut numbers, mut last) = (Vec::new(), 0);
+    loop {
+        let page = log.read_after(last, 600).await.unwrap();
+        let Some((number, _)) = page.last() else { break };
+        last = *number;
+        numbers.extend(page.into_iter().map(|(number, _)| number));
+    }
+    assert!(numbers.len() == 1501 && numbers.is_sorted_by(|before, after| before < after));
+    assert_eq!(log.read_after(u64::MAX, 9).await.unwrap(), []);
+}
+
 /// Generates a test for every case of the contract on `$backend`. No case can be skipped.
 #[macro_export]
 macro_rules! account_contract {
@@ -277,6 +368,8 @@ macro_rules! account_contract {
             maximum_holds_when_keys_are_added_concurrently,
             audit_log_is_read_in_order_and_by_filter,
             audit_log_is_bounded_and_wrong_keys_displace_nothing,
+            records_are_added_and_change_no_existing_user,
+            audit_entries_are_merged_once,
         );
     };
     ($backend:expr; $($case:ident,)*) => {

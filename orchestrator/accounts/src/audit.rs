@@ -75,4 +75,11 @@ pub trait AuditStore: Send + Sync {
 
     /// Returns the selected entries, the oldest first.
     async fn read(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreFailure>;
+
+    /// Appends entries in this order, and removes the oldest beyond `max`. Atomic.
+    async fn append_all(&self, entries: &[AuditEntry], max: u64) -> Result<(), StoreFailure>;
+
+    /// Returns at most `limit` entries with their numbers, which increase from 1 and may have gaps: those that follow the entry with the
+    /// number `after`, or all if it is 0.
+    async fn read_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, AuditEntry)>, StoreFailure>;
 }

@@ -56,7 +56,7 @@ pub struct KeyId(String);
 pub struct InvalidKeyId;
 
 impl KeyId {
-    fn new(hash: &SecretHash) -> Self {
+    pub(crate) fn new(hash: &SecretHash) -> Self {
         Self(hex::encode(hash.as_bytes().get(..ID_BYTES).unwrap_or_default()))
     }
 

@@ -12,20 +12,24 @@
 //! Knows no adapter: the stores are an [`AccountStore`] and an [`AuditStore`].
 
 mod audit;
+mod audit_merge;
 mod authenticator;
 mod caller;
 mod error;
 mod key;
+mod records;
 mod secret_hash;
 mod store;
 mod time;
 mod users;
 
 pub use audit::{AuditActor, AuditEntry, AuditFilter, AuditStore, MAX_AUDIT_ENTRIES};
+pub use audit_merge::AuditMerge;
 pub use authenticator::{Authenticator, MAX_SESSIONS, SESSION_LIFETIME};
 pub use caller::{Caller, Credential, InvalidCredential};
 pub use error::AccountError;
 pub use key::{InvalidKeyId, Key, KeyId, KeyScope, NewKey};
+pub use records::{AccountRecords, AddedAccounts, InvalidRecords, KeyRecord};
 pub use secret_hash::SecretHash;
 pub use store::{AccountStore, Session, StoreFailure, User};
 pub use time::{unix_now, unix_now_ms};

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use protocol::UserId;
 
 use crate::key::{Key, KeyId};
+use crate::records::{AccountRecords, AddedAccounts};
 use crate::secret_hash::SecretHash;
 
 /// A user of a server. Times are in seconds since the Unix epoch.
@@ -84,4 +85,11 @@ pub trait AccountStore: Send + Sync {
 
     /// Removes a session. Returns whether it existed.
     async fn remove_session(&self, hash: &SecretHash) -> Result<bool, StoreFailure>;
+
+    /// Returns all users and keys, as they are at one time.
+    async fn records(&self) -> Result<AccountRecords, StoreFailure>;
+
+    /// Adds the users whose names are not taken, with their keys. Existing users and their keys stay as they are, so that no removed
+    /// user and no revoked key becomes valid again. Atomic.
+    async fn add_records(&self, records: &AccountRecords) -> Result<AddedAccounts, StoreFailure>;
 }

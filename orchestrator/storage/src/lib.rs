@@ -9,11 +9,16 @@ mod audit_row;
 mod event_batch;
 mod failure;
 pub mod postgres;
+pub mod schema;
+mod schema_migration;
 pub mod sealed;
 pub mod sqlite;
 mod stored_event;
 
 pub use accounts::SqliteAccounts;
 pub use postgres::{PostgresAccounts, PostgresStore};
-pub use sealed::{SealedDocument, SealedDocuments, SealedError, SealingKey};
+pub use sealed::{
+    AddedDocument, EncryptedDocument, EncryptedDocuments, SealedDocument, SealedDocuments, SealedError,
+    SealingKey,
+};
 pub use sqlite::{Durability, OpenError, SqliteStore};

@@ -1,7 +1,7 @@
 //! Encrypted documents in the database.
 
 use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
-use storage::{PostgresStore, SealedDocuments, SealedError, SealingKey};
+use storage::{AddedDocument, EncryptedDocument, PostgresStore, SealedDocuments, SealedError, SealingKey};
 use tests::postgres::TestDatabase;
 
 use super::host;
@@ -69,4 +69,37 @@ async fn changed_document_is_damaged() {
         let error = ours.read("a").await.unwrap_err();
         assert!(matches!(error, SealedError::Damaged { .. }), "{change}: {error}");
     }
+}
+
+#[tokio::test]
+async fn copied_documents_are_read_and_replace_no_other() {
+    let (Some(source), Some(target)) = (TestDatabase::create(), TestDatabase::create()) else { return };
+    let (from, to) = (host(&source).await, host(&target).await);
+    let documents_there = documents(&from, "the key of the hosts").await.unwrap();
+    // More than a page.
+    for number in 0..40 {
+        documents_there.write(&format!("users/{number:02}"), 0, content("a needle")).await.unwrap();
+    }
+    let documents_here = documents(&to, "the key of the hosts").await.unwrap();
+    documents_here.write("users/39", 0, content("own")).await.unwrap();
+    let encrypted = from.encrypted_documents();
+    let mut copies: Vec<EncryptedDocument> = Vec::new();
+    loop {
+        let page = encrypted.page(copies.last().map_or("", |last| &last.name)).await.unwrap();
+        if page.is_empty() {
+            break;
+        }
+        copies.extend(page);
+    }
+    assert_eq!(copies.len(), 40);
+    for expected in [AddedDocument::Added, AddedDocument::Exists] {
+        for copy in &copies[..39] {
+            assert_eq!(documents_here.add(copy).await.unwrap(), expected);
+        }
+    }
+    assert_eq!(documents_here.add(&copies[39]).await.unwrap(), AddedDocument::Differs);
+    assert_eq!(read(&documents_here, "users/07").await, Some((1, "a needle".to_owned())));
+    assert_eq!(read(&documents_here, "users/39").await, Some((1, "own".to_owned())));
+    let found = to.encrypted_documents().read("users/07").await.unwrap();
+    assert_eq!(found.as_ref(), Some(&copies[7]));
 }

@@ -8,13 +8,32 @@ use super::parse_text;
 use crate::audit_row::{ActorRow, REMOVAL_INTERVAL, max_by_kind};
 
 pub(super) fn append(connection: &mut Connection, entry: &AuditEntry, max: u64) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    insert(&transaction, entry)?;
+    if transaction.last_insert_rowid() % REMOVAL_INTERVAL == 0 {
+        remove_oldest(&transaction, max)?;
+    }
+    transaction.commit()
+}
+
+pub(super) fn append_all(
+    connection: &mut Connection,
+    entries: &[AuditEntry],
+    max: u64,
+) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    entries.iter().try_for_each(|entry| insert(&transaction, entry))?;
+    remove_oldest(&transaction, max)?;
+    transaction.commit()
+}
+
+fn insert(connection: &Connection, entry: &AuditEntry) -> rusqlite::Result<()> {
     const INSERT: &str = "
         INSERT INTO audit (at_ms, actor, user, key, address, action, conversation, status)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let AuditEntry { at_ms, actor, address, action, conversation, status } = entry;
     let ActorRow { kind, user, key } = ActorRow::new(actor);
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.prepare_cached(INSERT)?.execute(params![
+    connection.prepare_cached(INSERT)?.execute(params![
         at_ms,
         kind,
         user,
@@ -24,11 +43,7 @@ pub(super) fn append(connection: &mut Connection, entry: &AuditEntry, max: u64) 
         conversation.as_ref().map(ConversationId::as_str),
         status,
     ])?;
-    let last = transaction.last_insert_rowid();
-    if last % REMOVAL_INTERVAL == 0 {
-        remove_oldest(&transaction, max)?;
-    }
-    transaction.commit()
+    Ok(())
 }
 
 /// Removes the oldest entries.
@@ -60,6 +75,22 @@ pub(super) fn read(connection: &Connection, filter: &AuditFilter) -> rusqlite::R
     let mut entries = rows.collect::<rusqlite::Result<Vec<_>>>()?;
     entries.reverse();
     Ok(entries)
+}
+
+pub(super) fn read_after(
+    connection: &Connection,
+    after: u64,
+    limit: usize,
+) -> rusqlite::Result<Vec<(u64, AuditEntry)>> {
+    const READ: &str = "
+        SELECT at_ms, actor, user, key, address, action, conversation, status, number FROM audit
+        WHERE number > ?1 ORDER BY number LIMIT ?2";
+    // One that cannot be stored is beyond the end.
+    let (Ok(after), limit) = (i64::try_from(after), i64::try_from(limit).unwrap_or(i64::MAX)) else {
+        return Ok(Vec::new());
+    };
+    let mut statement = connection.prepare_cached(READ)?;
+    statement.query_map([after, limit], |row| Ok((row.get(8)?, parse(row)?)))?.collect()
 }
 
 fn parse(row: &Row<'_>) -> rusqlite::Result<AuditEntry> {

@@ -6,6 +6,7 @@
 
 mod audit;
 mod keys;
+mod records;
 mod sessions;
 mod users;
 
@@ -13,13 +14,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use accounts::{
-    AccountStore, AuditEntry, AuditFilter, AuditStore, Key, KeyId, SecretHash, Session, StoreFailure, User,
+    AccountRecords, AccountStore, AddedAccounts, AuditEntry, AuditFilter, AuditStore, Key, KeyId, SecretHash,
+    Session, StoreFailure, User,
 };
 use async_trait::async_trait;
 use protocol::UserId;
 use rusqlite::Connection;
 
 use crate::failure::cause;
+use crate::schema_migration::SchemaMigration;
 use crate::sqlite::Durability;
 use crate::sqlite::migrations;
 use crate::sqlite::open::{Location, OpenError};
@@ -47,38 +50,47 @@ impl SqliteAccounts {
         let file = file.into();
         let subject = file.clone();
         let opened = tokio::task::spawn_blocking(move || Self::open_blocking(file)).await;
+        let opened = opened.map(|opened| opened.map(|(accounts, _)| accounts));
         opened.unwrap_or_else(|source| Err(OpenError::Aborted { file: subject, source }))
     }
 
-    fn open_blocking(file: PathBuf) -> Result<Self, OpenError> {
+    /// Migrates an existing file.
+    pub(crate) fn migrate(file: PathBuf) -> Result<SchemaMigration, OpenError> {
+        Self::open_blocking(file).map(|(_, migration)| migration)
+    }
+
+    fn open_blocking(file: PathBuf) -> Result<(Self, SchemaMigration), OpenError> {
         let location = Location::new(file.clone(), Durability::PowerCut);
         location.create()?;
         let mut connection = location.connect()?;
         location.check_writable(&connection)?;
-        migrations::apply(&mut connection, &location, MIGRATIONS)?;
+        let migration = migrations::apply(&mut connection, &location, MIGRATIONS)?;
         let audit = Location::new(file, Durability::ProcessDeath).connect()?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)), audit: Arc::new(Mutex::new(audit)) })
+        let accounts =
+            Self { connection: Arc::new(Mutex::new(connection)), audit: Arc::new(Mutex::new(audit)) };
+        Ok((accounts, migration))
     }
 
-    async fn run<T: Send + 'static>(
+    async fn run<T: Send + 'static, E: Into<BoxError> + Send + 'static>(
         &self,
         operation: &'static str,
-        run: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+        run: impl FnOnce(&mut Connection) -> Result<T, E> + Send + 'static,
     ) -> Result<T, StoreFailure> {
         run_on(&self.connection, operation, run).await
     }
 }
 
-async fn run_on<T: Send + 'static>(
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+async fn run_on<T: Send + 'static, E: Into<BoxError> + Send + 'static>(
     connection: &Arc<Mutex<Connection>>,
     operation: &'static str,
-    run: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    run: impl FnOnce(&mut Connection) -> Result<T, E> + Send + 'static,
 ) -> Result<T, StoreFailure> {
     let shared = Arc::clone(connection);
     // A panic rolls its transaction back.
     let run = move || run(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
-    let failed =
-        |source: Box<dyn std::error::Error + Send + Sync>| StoreFailure { operation, source: cause(source) };
+    let failed = |source: BoxError| StoreFailure { operation, source: cause(source) };
     match tokio::task::spawn_blocking(run).await {
         Ok(result) => result.map_err(|error| failed(error.into())),
         Err(error) => Err(failed(error.into())),
@@ -150,6 +162,15 @@ impl AccountStore for SqliteAccounts {
         let hash = *hash;
         self.run("end a session", move |connection| sessions::remove(connection, &hash)).await
     }
+
+    async fn records(&self) -> Result<AccountRecords, StoreFailure> {
+        self.run("read the users and their keys", records::read).await
+    }
+
+    async fn add_records(&self, records: &AccountRecords) -> Result<AddedAccounts, StoreFailure> {
+        let records = records.clone();
+        self.run("add users and their keys", move |connection| records::add(connection, &records)).await
+    }
 }
 
 #[async_trait]
@@ -165,6 +186,17 @@ impl AuditStore for SqliteAccounts {
     async fn read(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreFailure> {
         let filter = filter.clone();
         run_on(&self.audit, "read the audit log", move |connection| audit::read(connection, &filter)).await
+    }
+
+    async fn append_all(&self, entries: &[AuditEntry], max: u64) -> Result<(), StoreFailure> {
+        let entries = entries.to_vec();
+        self.run("append to the audit log", move |connection| audit::append_all(connection, &entries, max))
+            .await
+    }
+
+    async fn read_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, AuditEntry)>, StoreFailure> {
+        let read = move |connection: &mut Connection| audit::read_after(connection, after, limit);
+        run_on(&self.audit, "read the audit log", read).await
     }
 }
 

@@ -12,6 +12,10 @@ const HAS_OTHER_KEY: &str = "SELECT EXISTS (SELECT FROM documents WHERE key_id <
 const READ: &str = "
     SELECT revision, key_id, CASE WHEN length(sealed) <= $2 THEN sealed ELSE '' END FROM documents WHERE name = $1";
 
+const PAGE: &str = "
+    SELECT revision, key_id, CASE WHEN length(sealed) <= $3 THEN sealed ELSE '' END, name FROM documents
+    WHERE name > $1 ORDER BY name LIMIT $2";
+
 const ADD: &str = "
     INSERT INTO documents (name, revision, key_id, sealed) VALUES ($1, $2, $3, $4)
     ON CONFLICT (name) DO NOTHING RETURNING revision";
@@ -43,13 +47,19 @@ impl Table for DocumentTable {
     async fn read(&self, name: &str, max_bytes: usize) -> Result<Option<Row>, TableError> {
         let max_bytes = i32::try_from(max_bytes).unwrap_or(i32::MAX);
         let rows = self.reads.query(READ, &[&name, &max_bytes]).await.map_err(failed)?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let revision: i64 = row.try_get(0).map_err(invalid)?;
-        Ok(Some(Row {
-            revision: u64::try_from(revision).map_err(invalid)?,
-            key_id: row.try_get(1).map_err(invalid)?,
-            sealed: row.try_get(2).map_err(invalid)?,
-        }))
+        rows.first().map(to_row).transpose()
+    }
+
+    async fn page(
+        &self,
+        after: &str,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<(String, Row)>, TableError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let max_bytes = i32::try_from(max_bytes).unwrap_or(i32::MAX);
+        let rows = self.reads.query(PAGE, &[&after, &limit, &max_bytes]).await.map_err(failed)?;
+        rows.iter().map(|row| Ok((row.try_get(3).map_err(invalid)?, to_row(row)?))).collect()
     }
 
     async fn replace(&self, name: &str, revision: u64, row: Row) -> Result<bool, TableError> {
@@ -68,6 +78,15 @@ impl Table for DocumentTable {
         self.writes.query(REMOVE, &[&name]).await.map_err(failed)?;
         Ok(())
     }
+}
+
+fn to_row(row: &tokio_postgres::Row) -> Result<Row, TableError> {
+    let revision: i64 = row.try_get(0).map_err(invalid)?;
+    Ok(Row {
+        revision: u64::try_from(revision).map_err(invalid)?,
+        key_id: row.try_get(1).map_err(invalid)?,
+        sealed: row.try_get(2).map_err(invalid)?,
+    })
 }
 
 fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TableError {

@@ -57,7 +57,8 @@ use writer::Writer;
 
 use crate::event_batch::EventBatch;
 use crate::failure::failed;
-use crate::sealed::{SealedDocuments, SealedError, SealingKey};
+use crate::schema_migration::SchemaMigration;
+use crate::sealed::{EncryptedDocuments, SealedDocuments, SealedError, SealingKey};
 
 /// Connections for reading: more of them compete for the same disk and processors.
 const READ_CONNECTIONS: usize = 4;
@@ -103,6 +104,18 @@ impl PostgresStore {
         Ok(Self { reads, writes, writer, leases, wakeups, tasks, stop, _stop_on_drop })
     }
 
+    /// Creates or migrates the tables.
+    pub(crate) async fn migrate(
+        address: &str,
+        options: PostgresOptions,
+    ) -> Result<SchemaMigration, PostgresOpenError> {
+        let connector = Connector::new(address, options.roots)?;
+        let database = Database::connect(&connector, 1).await?;
+        let migration = migrate(&database, &connector).await;
+        database.close();
+        migration
+    }
+
     /// Returns the leases of this host.
     pub fn leases(&self) -> &Leases {
         &self.leases
@@ -120,6 +133,12 @@ impl PostgresStore {
     pub async fn documents(&self, key: SealingKey) -> Result<SealedDocuments, SealedError> {
         let table = DocumentTable::new(Arc::clone(&self.reads), Arc::clone(&self.writes));
         SealedDocuments::with_table("the database".to_owned(), key, Box::new(table)).await
+    }
+
+    /// Returns the encrypted documents of all hosts without their key. Closed with the store.
+    pub fn encrypted_documents(&self) -> EncryptedDocuments {
+        let table = DocumentTable::new(Arc::clone(&self.reads), Arc::clone(&self.writes));
+        EncryptedDocuments::with_table(Box::new(table))
     }
 
     /// Returns the use of all connections of the store's pools.
@@ -162,13 +181,13 @@ impl PostgresStore {
 }
 
 /// Migrates the schema, and refuses a newer one.
-async fn migrate(database: &Database, connector: &Connector) -> Result<(), PostgresOpenError> {
+async fn migrate(database: &Database, connector: &Connector) -> Result<SchemaMigration, PostgresOpenError> {
     const KNOWN: i64 = migrations::SCHEMA_VERSION;
     match database.migrate().await {
         Ok(found) if found > KNOWN => {
             Err(PostgresOpenError::TooNew { database: connector.to_string(), found, known: KNOWN })
         }
-        Ok(_) => Ok(()),
+        Ok(found) => Ok(SchemaMigration { from: found, to: KNOWN }),
         Err(error) => Err(PostgresOpenError::Migrate {
             database: connector.to_string(),
             version: KNOWN,

@@ -8,6 +8,7 @@
 //! An attacker who can write the file or the database can restore an earlier copy of a whole row, or remove it. Anything else is detected.
 
 mod cipher;
+mod encrypted;
 mod sqlite;
 mod table;
 
@@ -17,9 +18,11 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret as _, SecretSlice};
 
 use crate::failure::cause;
+use crate::schema_migration::SchemaMigration;
 use crate::sqlite::OpenError;
 use cipher::Identity;
 pub use cipher::SealingKey;
+pub use encrypted::{AddedDocument, EncryptedDocument, EncryptedDocuments};
 use sqlite::SqliteTable;
 pub(crate) use table::{Row, Table, TableError};
 
@@ -109,6 +112,11 @@ impl SealedDocuments {
         let file = file.into();
         let location = file.display().to_string();
         Self::with_table(location, key, Box::new(SqliteTable::open(file).await?)).await
+    }
+
+    /// Migrates an existing file.
+    pub(crate) fn migrate(file: PathBuf) -> Result<SchemaMigration, OpenError> {
+        SqliteTable::open_blocking(file).map(|(_, migration)| migration)
     }
 
     /// Checks that all documents of a table have this key.

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
 use super::table::{Row, Table, TableError};
+use crate::schema_migration::SchemaMigration;
 use crate::sqlite::Durability;
 use crate::sqlite::migrations;
 use crate::sqlite::open::{Location, OpenError};
@@ -23,19 +24,20 @@ impl SqliteTable {
     pub(super) async fn open(file: PathBuf) -> Result<Self, OpenError> {
         let subject = file.clone();
         let opened = tokio::task::spawn_blocking(move || Self::open_blocking(file)).await;
+        let opened = opened.map(|opened| opened.map(|(table, _)| table));
         opened.unwrap_or_else(|source| Err(OpenError::Aborted { file: subject, source }))
     }
 
-    fn open_blocking(file: PathBuf) -> Result<Self, OpenError> {
+    pub(super) fn open_blocking(file: PathBuf) -> Result<(Self, SchemaMigration), OpenError> {
         let location = Location::new(file.clone(), Durability::PowerCut);
         location.create()?;
         let mut connection = location.connect()?;
         location.check_writable(&connection)?;
-        migrations::apply(&mut connection, &location, MIGRATIONS)?;
+        let migration = migrations::apply(&mut connection, &location, MIGRATIONS)?;
         // A document that was replaced or removed leaves nothing in the file.
         let secure_delete = connection.pragma_update(None, "secure_delete", true);
         secure_delete.map_err(|source| OpenError::Open { file, source })?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)) })
+        Ok((Self { connection: Arc::new(Mutex::new(connection)) }, migration))
     }
 
     async fn run<T: Send + 'static>(
@@ -63,12 +65,28 @@ impl Table for SqliteTable {
     async fn read(&self, name: &str, max_bytes: usize) -> Result<Option<Row>, TableError> {
         const READ: &str =
             "SELECT revision, key_id, iif(length(sealed) <= ?2, sealed, x'') FROM documents WHERE name = ?1";
-        let to_row = |row: &rusqlite::Row<'_>| {
-            Ok(Row { revision: row.get(0)?, key_id: row.get(1)?, sealed: row.get(2)? })
-        };
         let name = name.to_owned();
         self.run(move |connection| connection.query_row(READ, params![name, max_bytes], to_row).optional())
             .await
+    }
+
+    async fn page(
+        &self,
+        after: &str,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<(String, Row)>, TableError> {
+        const PAGE: &str = "
+            SELECT revision, key_id, iif(length(sealed) <= ?3, sealed, x''), name FROM documents
+            WHERE name > ?1 ORDER BY name LIMIT ?2";
+        let after = after.to_owned();
+        self.run(move |connection| {
+            let mut statement = connection.prepare_cached(PAGE)?;
+            let rows = statement
+                .query_map(params![after, limit, max_bytes], |row| Ok((row.get(3)?, to_row(row)?)))?;
+            rows.collect()
+        })
+        .await
     }
 
     async fn replace(&self, name: &str, revision: u64, row: Row) -> Result<bool, TableError> {
@@ -82,6 +100,10 @@ impl Table for SqliteTable {
             .await
             .map(drop)
     }
+}
+
+fn to_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    Ok(Row { revision: row.get(0)?, key_id: row.get(1)?, sealed: row.get(2)? })
 }
 
 fn replace(connection: &mut Connection, name: &str, revision: u64, row: &Row) -> rusqlite::Result<bool> {

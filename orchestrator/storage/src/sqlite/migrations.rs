@@ -6,6 +6,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::open::{Location, OpenError};
+use crate::schema_migration::SchemaMigration;
 
 /// Migrations in order. Existing files have applied the earlier ones, so they never change.
 const MIGRATIONS: &[&str] = &[
@@ -17,7 +18,7 @@ const MIGRATIONS: &[&str] = &[
 /// Schema version of this program.
 const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-pub(super) fn run(connection: &mut Connection, location: &Location) -> Result<(), OpenError> {
+pub(super) fn run(connection: &mut Connection, location: &Location) -> Result<SchemaMigration, OpenError> {
     apply(connection, location, MIGRATIONS)
 }
 
@@ -26,7 +27,7 @@ pub(crate) fn apply(
     connection: &mut Connection,
     location: &Location,
     migrations: &[&str],
-) -> Result<(), OpenError> {
+) -> Result<SchemaMigration, OpenError> {
     let known = migrations.len() as i64;
     let file = || location.file().to_owned();
     let found = migrate(connection, migrations).map_err(|source| OpenError::Migrate {
@@ -37,7 +38,7 @@ pub(crate) fn apply(
     if found > known {
         return Err(OpenError::TooNew { file: file(), found, known });
     }
-    Ok(())
+    Ok(SchemaMigration { from: found, to: known })
 }
 
 /// Checks the schema version of a file that cannot be written.

@@ -37,6 +37,7 @@ use writer::{Change, Writer};
 
 use crate::event_batch::EventBatch;
 use crate::failure::failed;
+use crate::schema_migration::SchemaMigration;
 
 /// Failures that an acknowledged append survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,6 +83,14 @@ impl SqliteStore {
             opened => opened,
         };
         Self::open_with(Location::new(file.into(), durability), open).await
+    }
+
+    /// Migrates an existing file.
+    pub(crate) fn migrate(file: PathBuf) -> Result<SchemaMigration, OpenError> {
+        let location = Location::new(file, Durability::PowerCut);
+        let mut connection = location.connect()?;
+        location.check_writable(&connection)?;
+        migrations::run(&mut connection, &location)
     }
 
     async fn open_with(

@@ -6,12 +6,20 @@ use tokio_postgres::Row;
 
 use super::{Database, stored};
 use crate::audit_row::{ActorRow, REMOVAL_INTERVAL, max_by_kind};
+use crate::postgres::database::Parameters;
 use crate::postgres::read::BoxError;
 
 const APPEND: &str = "
     INSERT INTO audit (at_ms, actor, user_name, key, address, action, conversation, status)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
     RETURNING number";
+
+const APPEND_ALL: &str = "
+    INSERT INTO audit (at_ms, actor, user_name, key, address, action, conversation, status)
+    SELECT at_ms, actor, user_name, key, address, action, conversation, status
+    FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[])
+        WITH ORDINALITY AS entry (at_ms, actor, user_name, key, address, action, conversation, status, position)
+    ORDER BY position";
 
 const REMOVE: &str = "
     DELETE FROM audit WHERE (actor = 'unknown') = $1 AND number <= (
@@ -22,6 +30,10 @@ const READ: &str = "
     SELECT at_ms, actor, user_name, key, address, action, conversation, status FROM audit
     WHERE ($1::text IS NULL OR user_name = $1) AND ($2::text IS NULL OR conversation = $2)
     ORDER BY number DESC LIMIT $3";
+
+const READ_AFTER: &str = "
+    SELECT at_ms, actor, user_name, key, address, action, conversation, status, number FROM audit
+    WHERE number > $1 ORDER BY number LIMIT $2";
 
 pub(super) async fn append(database: &Database, entry: &AuditEntry, max: u64) -> Result<(), BoxError> {
     let AuditEntry { at_ms, actor, address, action, conversation, status } = entry;
@@ -43,11 +55,49 @@ pub(super) async fn append(database: &Database, entry: &AuditEntry, max: u64) ->
         .await?;
     let number: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
     if number % REMOVAL_INTERVAL == 0 {
-        for (is_unknown, max) in max_by_kind(max) {
-            database.query(REMOVE, &[&is_unknown, &max]).await?;
-        }
+        remove_oldest(database, max).await?;
     }
     Ok(())
+}
+
+async fn remove_oldest(database: &Database, max: u64) -> Result<(), BoxError> {
+    for (is_unknown, max) in max_by_kind(max) {
+        database.query(REMOVE, &[&is_unknown, &max]).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn append_all(
+    database: &Database,
+    entries: &[AuditEntry],
+    max: u64,
+) -> Result<(), BoxError> {
+    let actors: Vec<_> = entries.iter().map(|entry| ActorRow::new(&entry.actor)).collect();
+    let times: Vec<_> = entries.iter().map(|entry| stored(entry.at_ms)).collect();
+    let kinds: Vec<_> = actors.iter().map(|actor| actor.kind).collect();
+    let users: Vec<_> = actors.iter().map(|actor| actor.user).collect();
+    let keys: Vec<_> = actors.iter().map(|actor| actor.key).collect();
+    let addresses: Vec<_> =
+        entries.iter().map(|entry| entry.address.map(|address| address.to_string())).collect();
+    let actions: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
+    let conversations: Vec<_> =
+        entries.iter().map(|entry| entry.conversation.as_ref().map(ConversationId::as_str)).collect();
+    let statuses: Vec<_> = entries.iter().map(|entry| entry.status.map(i32::from)).collect();
+    let parameters: Parameters<'_> =
+        &[&times, &kinds, &users, &keys, &addresses, &actions, &conversations, &statuses];
+    database.query_once(APPEND_ALL, parameters).await?;
+    remove_oldest(database, max).await
+}
+
+pub(super) async fn read_after(
+    database: &Database,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<(u64, AuditEntry)>, BoxError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = database.query(READ_AFTER, &[&stored(after), &limit]).await?;
+    let entry = |row: &Row| Ok((u64::try_from(row.try_get::<_, i64>(8)?)?, parse(row)?));
+    rows.iter().map(entry).collect()
 }
 
 pub(super) async fn read(database: &Database, filter: &AuditFilter) -> Result<Vec<AuditEntry>, BoxError> {

@@ -70,7 +70,7 @@ pub(super) async fn remove(database: &Database, id: &KeyId) -> Result<bool, BoxE
 pub(super) async fn all(database: &Database, user: Option<&UserId>) -> Result<Vec<Key>, BoxError> {
     const ALL: &str =
         select!("AND ($1::text IS NULL OR user_name = $1) ORDER BY user_name, keys.created_at, number");
-    database.query(ALL, &[&user.map(UserId::as_str)]).await?.iter().map(parse).collect()
+    database.query(ALL, &[&user.map(UserId::as_str)]).await?.iter().map(|row| parse(row, 0)).collect()
 }
 
 pub(super) async fn with_id(database: &Database, id: &KeyId) -> Result<Option<Key>, BoxError> {
@@ -86,7 +86,7 @@ async fn find(
     select: &'static str,
     parameters: Parameters<'_>,
 ) -> Result<Option<Key>, BoxError> {
-    database.query(select, parameters).await?.first().map(parse).transpose()
+    database.query(select, parameters).await?.first().map(|row| parse(row, 0)).transpose()
 }
 
 pub(super) async fn record_use(database: &Database, id: &KeyId, now: u64) -> Result<(), BoxError> {
@@ -94,17 +94,18 @@ pub(super) async fn record_use(database: &Database, id: &KeyId, now: u64) -> Res
     Ok(())
 }
 
-fn parse(row: &Row) -> Result<Key, BoxError> {
-    let scope: String = row.try_get(2)?;
+/// Parses the columns of a key from `first` on.
+pub(super) fn parse(row: &Row, first: usize) -> Result<Key, BoxError> {
+    let scope: String = row.try_get(first + 2)?;
     let optional = |column| -> Result<Option<u64>, BoxError> {
         Ok(row.try_get::<_, Option<i64>>(column)?.map(u64::try_from).transpose()?)
     };
     Ok(Key {
-        id: row.try_get::<_, String>(0)?.parse()?,
-        user: UserId::try_from(row.try_get::<_, String>(1)?)?,
+        id: row.try_get::<_, String>(first)?.parse()?,
+        user: UserId::try_from(row.try_get::<_, String>(first + 1)?)?,
         scope: KeyScope::from_name(&scope).ok_or_else(|| format!("{scope:?} is not a scope"))?,
-        created_at: u64::try_from(row.try_get::<_, i64>(3)?)?,
-        expires_at: optional(4)?,
-        last_used_at: optional(5)?,
+        created_at: u64::try_from(row.try_get::<_, i64>(first + 3)?)?,
+        expires_at: optional(first + 4)?,
+        last_used_at: optional(first + 5)?,
     })
 }

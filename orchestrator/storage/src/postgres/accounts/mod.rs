@@ -5,13 +5,15 @@
 
 mod audit;
 mod keys;
+mod records;
 mod sessions;
 mod users;
 
 use std::sync::Arc;
 
 use accounts::{
-    AccountStore, AuditEntry, AuditFilter, AuditStore, Key, KeyId, SecretHash, Session, StoreFailure, User,
+    AccountRecords, AccountStore, AddedAccounts, AuditEntry, AuditFilter, AuditStore, Key, KeyId, SecretHash,
+    Session, StoreFailure, User,
 };
 use async_trait::async_trait;
 use protocol::UserId;
@@ -86,6 +88,14 @@ impl AccountStore for PostgresAccounts {
     async fn remove_session(&self, hash: &SecretHash) -> Result<bool, StoreFailure> {
         sessions::remove(&self.writes, hash).await.map_err(failed("end a session"))
     }
+
+    async fn records(&self) -> Result<AccountRecords, StoreFailure> {
+        records::read(&self.reads).await.map_err(failed("read the users and their keys"))
+    }
+
+    async fn add_records(&self, records: &AccountRecords) -> Result<AddedAccounts, StoreFailure> {
+        records::add(&self.writes, records).await.map_err(failed("add users and their keys"))
+    }
 }
 
 #[async_trait]
@@ -96,6 +106,14 @@ impl AuditStore for PostgresAccounts {
 
     async fn read(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreFailure> {
         audit::read(&self.reads, filter).await.map_err(failed("read the audit log"))
+    }
+
+    async fn append_all(&self, entries: &[AuditEntry], max: u64) -> Result<(), StoreFailure> {
+        audit::append_all(&self.writes, entries, max).await.map_err(failed("append to the audit log"))
+    }
+
+    async fn read_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, AuditEntry)>, StoreFailure> {
+        audit::read_after(&self.reads, after, limit).await.map_err(failed("read the audit log"))
     }
 }
 

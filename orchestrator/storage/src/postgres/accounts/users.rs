@@ -50,7 +50,7 @@ pub(super) async fn all(database: &Database) -> Result<Vec<User>, BoxError> {
     database.query(ALL, &[]).await?.iter().map(parse).collect()
 }
 
-fn parse(row: &Row) -> Result<User, BoxError> {
+pub(super) fn parse(row: &Row) -> Result<User, BoxError> {
     Ok(User {
         name: UserId::try_from(row.try_get::<_, String>(0)?)?,
         created_at: u64::try_from(row.try_get::<_, i64>(1)?)?,
