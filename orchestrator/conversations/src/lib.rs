@@ -17,6 +17,7 @@
 //! prints nothing. `examples/embedded.rs` runs a conversation on the engine's test parts.
 
 mod claim;
+mod copy;
 mod error;
 mod follow;
 mod host;
@@ -49,6 +50,7 @@ use running::RunningConversations;
 pub use engine::events::{InvalidPosition, ListPosition, Overview};
 
 pub use claim::{Claim, FolderUse};
+pub use copy::{CopiedLog, CopyMode, EventPages, LogPages};
 pub use error::ConversationsError;
 pub use follow::{FollowOptions, Follower, RunOutcome};
 pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};

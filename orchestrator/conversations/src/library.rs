@@ -225,6 +225,15 @@ impl Conversations {
         Ok(trajectory::to_trajectory(self.events(id).await?, with_screenshots))
     }
 
+    /// Returns a conversation as V0 stores it: its trajectory, with ids from 0 without gaps.
+    /// [`import`](Self::import) reads it.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
+    pub async fn export_v0(&self, id: &ConversationId) -> Result<Vec<Event>, ConversationsError> {
+        Ok(conversation::renumber(self.export(id, true).await?))
+    }
+
     /// Creates a paused conversation that shares the events of another one up to `last`, or all of them. It has no sandbox
     /// yet, and a copy of the other one's own workspace.
     ///

@@ -24,14 +24,15 @@ pub fn import(
     log.extend(events);
     let title = title.map(|title| Record::ConversationTitled(ConversationTitled { title }));
     log.extend(title.map(|title| record(at.clone(), title)));
-    renumber(&mut log);
+    let mut log = renumber(log);
     assign_delegations(&mut log);
     settle(&mut log, at);
     log
 }
 
-/// Gives each event its index in the log as its id, also where events refer to others.
-fn renumber(log: &mut [Event]) {
+/// Gives each event its index as its id, also where events refer to others. V0 has a file per event, without gaps between their ids.
+#[must_use]
+pub fn renumber(mut log: Vec<Event>) -> Vec<Event> {
     let mut ids = BTreeMap::new();
     for (index, event) in log.iter_mut().enumerate() {
         let id = EventId(index as u64);
@@ -40,7 +41,7 @@ fn renumber(log: &mut [Event]) {
         }
         event.id = id;
     }
-    for event in log {
+    for event in &mut log {
         event.cause = event.cause.and_then(|cause| ids.get(&cause).copied());
         let EventBody::Action(Action::Condensation(condensation)) = &mut event.body else { continue };
         let forgotten = condensation.forgotten_event_ids.iter_mut().flatten();
@@ -50,6 +51,7 @@ fn renumber(log: &mut [Event]) {
             *forgotten = id.and_then(|id| i64::try_from(id.0).ok()).unwrap_or(*forgotten);
         }
     }
+    log
 }
 
 /// Assigns the events between a delegation and its result to it, which V0 does when it reads them.

@@ -29,7 +29,7 @@ pub use command::SandboxDisposition;
 pub use error::ConversationError;
 pub use fork::fork;
 pub use handle::Conversation;
-pub use import::import;
+pub use import::{import, renumber};
 pub use input::{ConversationStart, Effect, Input, InputKind, Notice, ResumeOptions};
 pub use live::LiveUpdate;
 pub use parts::EngineParts;
