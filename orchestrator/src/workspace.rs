@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use protocol::ConversationId;
-use protocol::record::WorkspaceSetup;
+use protocol::record::{ConversationStarted, WorkspaceSetup};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::compose::StateDir;
@@ -84,6 +84,20 @@ impl WorkspaceFolder {
             },
             Self::Ephemeral => Ok(None),
         }
+    }
+}
+
+/// Replaces the default workspace in the settings of a conversation by the one in this state folder, if its log was copied from another
+/// state folder, where the workspace stayed.
+pub(crate) fn locate_copied(
+    started: &mut ConversationStarted,
+    config: &Config,
+    state_dir: &StateDir,
+    conversation: &ConversationId,
+) {
+    let named = started.workspace.as_deref().filter(|_| !config.runtime.is_on_other_machine());
+    if let Some(own) = state_dir.workspace_in_log(conversation, named) {
+        started.workspace = Some(own.to_string_lossy().into_owned());
     }
 }
 

@@ -92,7 +92,7 @@ async fn resume_in(
     let id = conversations.find(&conversation.selector()).await?;
     let _input = PendingInputGuard;
     let mut stored = conversations.open(&id).await?;
-    let started = stored.started.clone();
+    let mut started = stored.started.clone();
     if started.agent.starts_with('/') {
         workspace::check_not_replaced("agent", Path::new(&started.agent))?;
     }
@@ -123,6 +123,7 @@ async fn resume_in(
              --secret {name}"
         ));
     }
+    workspace::locate_copied(&mut started, &config, state_dir, &id);
     // A folder of another machine cannot be checked.
     let folder = started.workspace.as_deref().filter(|_| !config.runtime.is_on_other_machine());
     let folder = folder.map(Path::new);

@@ -97,11 +97,12 @@ impl ConfiguredFactory {
         mut config: Config,
         stored: &mut StoredConversation,
     ) -> anyhow::Result<ComposedConversation> {
-        let started = stored.started.clone();
+        let mut started = stored.started.clone();
         // The user may have chosen another model since.
         let overrides = Overrides { model: config.llm.model.clone(), ..Overrides::default() };
         restore_settings(&mut config, &started, &overrides)?;
         let id = stored.claim().id().clone();
+        workspace::locate_copied(&mut started, &config, &self.state_dir, &id);
         let folder = started.workspace.as_deref().filter(|_| !config.runtime.is_on_other_machine());
         if let Some(folder) = folder.map(Path::new) {
             workspace::check_not_replaced("workspace", folder)?;

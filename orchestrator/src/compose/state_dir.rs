@@ -29,6 +29,9 @@ pub(crate) struct StateDir {
 }
 
 impl StateDir {
+    /// Name of the file of event logs.
+    pub(super) const EVENTS_FILE: &str = "glovebox.db";
+
     /// Opens the folder, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         create_private_folder(path)?;
@@ -38,14 +41,14 @@ impl StateDir {
 
     /// Opens the store of event logs to read it, even if its file cannot be written.
     pub(crate) async fn store_to_read(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
-        let path = self.path.join("glovebox.db");
+        let path = self.path.join(Self::EVENTS_FILE);
         let store = SqliteStore::open_to_read(&path, durability).await;
         store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
 
     /// Opens the store of event logs.
     pub(crate) async fn store(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
-        let path = self.path.join("glovebox.db");
+        let path = self.path.join(Self::EVENTS_FILE);
         let store = SqliteStore::open(&path, durability).await;
         store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
@@ -57,19 +60,26 @@ impl StateDir {
         Ok(path)
     }
 
-    /// The default workspace, if the conversation's log names it. It may not exist, because an empty one is removed.
+    /// The default workspace, if the conversation's log names it; or that of another state folder from which the store was copied, and
+    /// which does not exist here. It may not exist, because an empty one is removed, and workspaces are not copied.
     pub(crate) fn workspace_in_log(
         &self,
         conversation: &ConversationId,
         named: Option<&str>,
     ) -> Option<PathBuf> {
-        let path = self.workspace_path(conversation);
-        named.filter(|named| Path::new(named) == path).map(|_| path)
+        let (path, named) = (self.workspace_path(conversation), Path::new(named?));
+        let is_copied = || named.ends_with(Self::workspace_below(conversation)) && !named.exists();
+        (named == path || is_copied()).then_some(path)
     }
 
     /// Path of the default workspace, which may not exist.
     pub(super) fn workspace_path(&self, conversation: &ConversationId) -> PathBuf {
-        self.path.join("workspaces").join(conversation.as_str())
+        self.path.join(Self::workspace_below(conversation))
+    }
+
+    /// Path of the default workspace in a state folder.
+    fn workspace_below(conversation: &ConversationId) -> PathBuf {
+        Path::new("workspaces").join(conversation.as_str())
     }
 
     /// Acquires the right to write a conversation. Fails if another process holds it.
@@ -245,6 +255,23 @@ mod tests {
         assert!(lock_count.into_inner() > 0);
         assert!(!state_dir.is_locked(&id));
         assert_eq!(folder.path().join("locks").read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn workspace_of_a_copied_conversation_is_its_own_one() {
+        let [folder, other] = [0, 1].map(|_| tempfile::tempdir().unwrap());
+        let [here, there] = [&folder, &other].map(|folder| StateDir::open(folder.path()).unwrap());
+        let id: ConversationId = "one".parse().unwrap();
+        let found = |path: PathBuf| here.workspace_in_log(&id, path.to_str());
+        let own = here.workspace_path(&id);
+        assert_eq!(found(own.clone()), Some(own.clone()));
+        assert_eq!(found(there.workspace_path(&id)), Some(own));
+        there.workspace(&id).unwrap();
+        assert_eq!(found(there.workspace_path(&id)), None, "it exists here");
+        for named in ["/home/user/one", "/home/user/workspaces/two", "workspaces"] {
+            assert_eq!(found(PathBuf::from(named)), None, "{named}");
+        }
+        assert_eq!(here.workspace_in_log(&id, None), None);
     }
 
     #[test]
