@@ -1,5 +1,6 @@
 //! `glovebox`: lets a language-model agent work on a machine without touching it.
 
+mod backup;
 mod cli;
 mod compose;
 mod config;

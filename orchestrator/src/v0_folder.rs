@@ -1,6 +1,8 @@
 //! The folder in which V0 stores conversations: `sessions/ID/events/N.json` and `sessions/ID/metadata.json`, or the same below
 //! `users/USER/conversations` on a server with users.
 
+mod export;
+
 use std::collections::BTreeMap;
 use std::fs::read_dir;
 use std::io;
@@ -9,6 +11,8 @@ use std::path::{Path, PathBuf};
 use protocol::{Event, python_json};
 use serde::Deserialize;
 use serde_json::Value;
+
+pub(crate) use export::{Exported, V0Export};
 
 use crate::input_file;
 

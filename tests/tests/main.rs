@@ -36,6 +36,7 @@ mod sandbox_ssh;
 mod sandbox_sweep;
 mod secrets;
 mod server;
+mod store_command;
 mod store_memory;
 mod store_postgres;
 mod store_sqlite;

@@ -33,6 +33,7 @@ mod sandbox_host;
 mod saved_trajectory;
 mod screen;
 mod serve;
+mod store;
 mod table;
 mod trajectory_file;
 mod transcript;
@@ -136,6 +137,9 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     /// Watch a scripted agent repair a small project.
     Demo(demo::DemoArguments),
+    /// Migrate, back up, restore and export the store.
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Serve conversations over REST, sockets, OpenAI's API and MCP.
     Serve(serve::ServeArguments),
     /// Add, list and remove users of the server, and their keys.
@@ -270,6 +274,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Conversations(command) => conversations::run(command, &overrides).await,
         Command::Doctor(command) => doctor::run(command, overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
+        Command::Store(command) => store::run(command, &overrides).await,
         Command::Serve(command) => serve::run(command, overrides).await,
         Command::User(command) => user::run(command, &overrides).await,
         Command::Audit(command) => audit::run(command, &overrides).await,

@@ -1,13 +1,12 @@
 //! The store of users' settings and secrets, encrypted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use async_trait::async_trait;
 use conversations::{HostError, ProfileStore, StoredProfile};
 use protocol::UserId;
-use secrecy::SecretSlice;
+use secrecy::{SecretSlice, SecretString};
 use storage::{SealedDocument, SealedDocuments, SealedError, SealingKey};
 
 use super::{StateDir, key_file};
@@ -33,24 +32,47 @@ impl SealedProfiles {
     pub(super) fn from_opened(
         opened: Result<SealedDocuments, SealedError>,
     ) -> anyhow::Result<Arc<dyn ProfileStore>> {
-        match opened {
-            Ok(documents) => Ok(Arc::new(Self(documents))),
-            Err(error @ SealedError::WrongKey(_)) => {
-                Err(UsageError(format!("{error}: {RESTORE_KEY}")).into())
-            }
-            Err(error) => Err(error).context("cannot open the stored settings"),
-        }
+        Ok(Arc::new(Self(opened.map_err(explain)?)))
+    }
+}
+
+/// Explains what to do if the documents were encrypted with another key.
+pub(super) fn explain(error: SealedError) -> anyhow::Error {
+    match error {
+        error @ SealedError::WrongKey(_) => UsageError(format!("{error}: {RESTORE_KEY}")).into(),
+        error => anyhow::Error::new(error).context("cannot open the stored settings"),
     }
 }
 
 /// Reads the key from the environment, else from the state folder, where the first start generates it.
 pub(super) fn load_key(state_dir: &StateDir) -> anyhow::Result<SealingKey> {
-    let secret = match (std::env::var(KEY_VARIABLE), std::env::var_os(KEY_FILE_VARIABLE)) {
-        (Ok(key), _) => key_file::check(KEY_VARIABLE, &key)?,
-        (Err(_), Some(path)) => key_file::load(Path::new(&path))?,
-        (Err(_), None) => key_file::load_or_create(&state_dir.path().join("secrets-key"))?.0,
+    let secret = match configured_key()? {
+        Some(key) => key,
+        None => key_file::load_or_create(&key_path(state_dir))?.0,
     };
     Ok(SealingKey::new(&secret))
+}
+
+/// Like [`load_key`]. `None` if there is no key yet.
+pub(super) fn find_key(state_dir: &StateDir) -> anyhow::Result<Option<SealingKey>> {
+    let (configured, path) = (configured_key()?, key_path(state_dir));
+    let secret = match configured {
+        None if path.exists() => Some(key_file::load(&path)?),
+        configured => configured,
+    };
+    Ok(secret.as_ref().map(SealingKey::new))
+}
+
+fn configured_key() -> anyhow::Result<Option<SecretString>> {
+    match (std::env::var(KEY_VARIABLE), std::env::var_os(KEY_FILE_VARIABLE)) {
+        (Ok(key), _) => key_file::check(KEY_VARIABLE, &key).map(Some),
+        (Err(_), Some(path)) => key_file::load(Path::new(&path)).map(Some),
+        (Err(_), None) => Ok(None),
+    }
+}
+
+fn key_path(state_dir: &StateDir) -> PathBuf {
+    state_dir.path().join("secrets-key")
 }
 
 #[async_trait]

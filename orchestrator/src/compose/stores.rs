@@ -12,12 +12,18 @@ use engine::events::EventStore;
 use protocol::ConversationId;
 use secrecy::ExposeSecret as _;
 use storage::postgres::{LeaseTiming, PoolUsage, PostgresOptions};
-use storage::{Durability, PostgresStore, SealedDocuments, SqliteAccounts};
+use storage::schema::{SchemaFile, SchemaMigration, migrate_database};
+use storage::{
+    Durability, EncryptedDocuments, PostgresStore, SealedDocuments, SealedError, SealingKey, SqliteAccounts,
+};
 
 use super::StateDir;
 use super::accounts::Accounts;
 use super::profiles::{self, SealedProfiles};
 use crate::config::Config;
+
+/// Name of the file of users and the audit log in the state folder.
+const ACCOUNTS_FILE: &str = "accounts.db";
 
 /// The stores. Clones share their connections.
 #[derive(Clone)]
@@ -95,10 +101,15 @@ impl Stores {
         match &self.shared {
             Some(shared) => Ok(Accounts::new(shared.accounts())),
             None => {
-                let opened = SqliteAccounts::open(self.state_dir.path().join("accounts.db")).await;
+                let opened = SqliteAccounts::open(self.state_dir.path().join(ACCOUNTS_FILE)).await;
                 Ok(Accounts::new(opened.context("cannot open the users")?))
             }
         }
+    }
+
+    /// Like [`accounts`](Self::accounts). `None` if the state folder never had users or an audit log.
+    pub(crate) async fn accounts_if_any(&self) -> anyhow::Result<Option<Accounts>> {
+        if self.has(ACCOUNTS_FILE) { self.accounts().await.map(Some) } else { Ok(None) }
     }
 
     /// Opens the settings and secrets of users. Fails if they were encrypted with another key.
@@ -112,8 +123,84 @@ impl Stores {
 
     /// Like [`profiles`](Self::profiles). `None` if no settings were ever stored in the state folder.
     pub(crate) async fn profiles_if_any(&self) -> anyhow::Result<Option<Arc<dyn ProfileStore>>> {
-        let exists = self.shared.is_some() || self.state_dir.path().join(profiles::FILE_NAME).exists();
-        if exists { self.profiles().await.map(Some) } else { Ok(None) }
+        if self.has(profiles::FILE_NAME) { self.profiles().await.map(Some) } else { Ok(None) }
+    }
+
+    /// Returns the settings and secrets of users without their key. `None` if none were ever stored in the state folder.
+    pub(crate) async fn encrypted_settings_if_any(&self) -> anyhow::Result<Option<EncryptedDocuments>> {
+        match &self.shared {
+            Some(shared) => Ok(Some(shared.encrypted_documents())),
+            None if self.has(profiles::FILE_NAME) => {
+                let opened = EncryptedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME)).await;
+                opened.map(Some).map_err(profiles::explain)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the key of settings and secrets. `None` if there is none yet.
+    pub(crate) fn settings_key(&self) -> anyhow::Result<Option<SealingKey>> {
+        profiles::find_key(&self.state_dir)
+    }
+
+    /// Opens the settings and secrets of users to add some that were encrypted with this key.
+    pub(crate) async fn settings(&self, key: SealingKey) -> anyhow::Result<SealedDocuments> {
+        let opened = match &self.shared {
+            Some(shared) => shared.documents(key).await,
+            None => SealedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME), key).await,
+        };
+        opened.map_err(profiles::explain)
+    }
+
+    /// Explains an error of settings that cannot be added.
+    pub(crate) fn explain_settings_error(error: SealedError) -> anyhow::Error {
+        profiles::explain(error)
+    }
+
+    /// Whether a part of the store exists: in a database always.
+    fn has(&self, file: &str) -> bool {
+        self.shared.is_some() || self.state_dir.path().join(file).exists()
+    }
+
+    /// Whether the store is a PostgreSQL database.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Migrates the schema of the configured store. Returns the name and the versions of each of its parts that exist.
+    pub(crate) async fn migrate(
+        config: &Config,
+        state_dir: &StateDir,
+    ) -> anyhow::Result<Vec<(&'static str, SchemaMigration)>> {
+        const FILES: [(&str, SchemaFile); 3] = [
+            (StateDir::EVENTS_FILE, SchemaFile::Events),
+            (ACCOUNTS_FILE, SchemaFile::Accounts),
+            (profiles::FILE_NAME, SchemaFile::Documents),
+        ];
+        let mut migrations = Vec::new();
+        if let Some(url) = &config.store.url {
+            let migration = migrate_database(url.expose_secret(), PostgresOptions::default()).await?;
+            return Ok(vec![("the database", migration)]);
+        }
+        for (name, file) in FILES {
+            let path = state_dir.path().join(name);
+            if path.exists() {
+                migrations.push((name, file.migrate(path).await?));
+            }
+        }
+        Ok(migrations)
+    }
+
+    /// Returns the locks that keep other processes from running a conversation of either store.
+    pub(crate) fn locks_with(&self, other: &Self) -> Arc<dyn ConversationLocks> {
+        // The locks of a database include those of the state folder, which cannot be acquired twice.
+        match (&self.shared, &other.shared) {
+            _ if self.state_dir.path() != other.state_dir.path() => {
+                Arc::new(BothLocks([self.locks(), other.locks()]))
+            }
+            (Some(_), _) => self.locks(),
+            (None, _) => other.locks(),
+        }
     }
 
     /// Returns how often this host looks for conversations of hosts that ended. `None` if no other host can have some.
@@ -171,6 +258,31 @@ impl ConversationLocks for LeasedLocks {
 
     async fn other_holder(&self, conversation: &ConversationId) -> Result<Option<String>, HostError> {
         self.shared.leases().other_holder(conversation).await.map_err(lease_error)
+    }
+}
+
+/// Locks of a conversation that is in two stores.
+struct BothLocks([Arc<dyn ConversationLocks>; 2]);
+
+#[async_trait]
+impl ConversationLocks for BothLocks {
+    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError> {
+        let [first, second] = &self.0;
+        let Some(first) = first.lock(conversation).await? else { return Ok(None) };
+        let Some(second) = second.lock(conversation).await? else { return Ok(None) };
+        // An append to a store whose lock is lost fails, so that only the user of a lock must watch it.
+        Ok(Some(ConversationLock { guard: Box::new((first.guard, second.guard)), lost: second.lost }))
+    }
+
+    fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
+        self.0[0].lock_folder(folder)
+    }
+
+    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError> {
+        let [first, second] = &self.0;
+        let mut locked = first.locked(conversations).await?;
+        locked.extend(second.locked(conversations).await?);
+        Ok(locked)
     }
 }
 

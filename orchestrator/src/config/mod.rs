@@ -52,7 +52,7 @@ pub(crate) use runtime::{Runtime, UnknownRuntime};
 pub(crate) use sandbox::{SandboxSettings, SshSettings, UnknownHostPolicy};
 pub(crate) use security::{AnalyzerChoice, SecuritySettings};
 pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
-pub(crate) use store::StoreSettings;
+pub(crate) use store::{StoreSettings, is_postgres};
 pub(crate) use workspace::WorkspaceSettings;
 
 /// Maximum number of agents that tasks can be delegated to.

@@ -46,6 +46,7 @@ impl StoreSettings {
     }
 }
 
-fn is_postgres(url: &str) -> bool {
+/// Whether a text is the address of a PostgreSQL database.
+pub(crate) fn is_postgres(url: &str) -> bool {
     ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme))
 }

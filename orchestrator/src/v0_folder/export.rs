@@ -1,0 +1,113 @@
+//! Writes conversations into V0's folder.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use conversations::ConversationEntry;
+use protocol::Event;
+use protocol::record::ConversationStarted;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+
+/// Start of the URL of a repository that V0 names `owner/name`.
+const GITHUB: &str = "https://github.com/";
+
+/// A folder to which conversations are exported.
+pub(crate) struct V0Export {
+    folder: PathBuf,
+    sessions: PathBuf,
+}
+
+/// Whether a conversation was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exported {
+    /// It was.
+    Written,
+    /// The folder has one of this id.
+    Exists,
+}
+
+impl V0Export {
+    /// Opens an existing folder.
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+        let sessions = folder.join("sessions");
+        DirBuilder::new().recursive(true).mode(0o700).create(&sessions)?;
+        Ok(Self { folder: folder.to_owned(), sessions })
+    }
+
+    /// Writes a conversation. Its folder appears when it is complete. Events have ids from 0 without gaps.
+    pub(crate) fn write(
+        &self,
+        entry: &ConversationEntry,
+        started: Option<&ConversationStarted>,
+        events: &[Event],
+    ) -> io::Result<Exported> {
+        let target = self.sessions.join(entry.id());
+        if target.symlink_metadata().is_ok() {
+            return Ok(Exported::Exists);
+        }
+        // Not in `sessions`: V0 would take it for a conversation.
+        let draft = tempfile::Builder::new().prefix(".export-").tempdir_in(&self.folder)?;
+        let conversation = draft.path().join("conversation");
+        fs::create_dir(&conversation)?;
+        fs::write(conversation.join("metadata.json"), metadata(entry, started).to_string())?;
+        let folder = conversation.join("events");
+        fs::create_dir(&folder)?;
+        for event in events {
+            fs::write(folder.join(format!("{}.json", event.id)), serde_json::to_vec(event)?)?;
+        }
+        match renameat_with(CWD, &conversation, CWD, &target, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(Exported::Written),
+            Err(Errno::EXIST) => Ok(Exported::Exists),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Returns V0's metadata of a conversation.
+fn metadata(entry: &ConversationEntry, started: Option<&ConversationStarted>) -> Value {
+    let (summary, overview) = (entry.summary.as_ref(), entry.overview.as_ref().ok());
+    let repository = overview.and_then(|overview| overview.repository.as_deref()).map(v0_repository);
+    json!({
+        "conversation_id": entry.id(),
+        "title": overview.map(|overview| overview.title()),
+        "user_id": overview.and_then(|overview| overview.owner.as_ref()),
+        "selected_repository": repository,
+        "selected_branch": overview.and_then(|overview| overview.branch.as_ref()),
+        "git_provider": started.and_then(|started| started.git_provider),
+        "trigger": started.and_then(|started| started.trigger),
+        "pr_number": [],
+        "llm_model": overview.and_then(|overview| overview.model.as_ref()),
+        "created_at": summary.map(|summary| &summary.created_at),
+        "last_updated_at": summary.map(|summary| &summary.last_updated_at),
+        "accumulated_cost": overview.map(|overview| overview.cost()),
+    })
+}
+
+/// Returns `owner/name` for a repository at GitHub, else its URL.
+fn v0_repository(url: &str) -> &str {
+    match url.strip_prefix(GITHUB) {
+        Some(path) => path.strip_suffix(".git").unwrap_or(path),
+        None => url,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::v0_repository;
+
+    #[test]
+    fn repository_has_v0s_name_at_github_only() {
+        for (url, name) in [
+            ("https://github.com/a/b.git", "a/b"),
+            ("https://github.com/a/b", "a/b"),
+            ("https://gitlab.com/a/b.git", "https://gitlab.com/a/b.git"),
+            ("git@github.com:a/b", "git@github.com:a/b"),
+        ] {
+            assert_eq!(v0_repository(url), name);
+        }
+    }
+}
