@@ -425,7 +425,7 @@ async fn message_right_after_a_stop_reaches_any_host() {
     let Some(database) = PostgresServer::start() else { return };
     let address = database.address(&database.create_database());
     let home = Home::new();
-    let model = home.script(&json!(vec![json!({"text": "Hello."}); 64]));
+    let model = home.script(&json!(vec![json!({"text": "Hello."}); 32]));
     let start = || HostServer::start(&home, &model, &["--store", &address]);
     let hosts = [start(), start()];
     let id = hosts[0].create("Say hello.").await;
@@ -433,7 +433,7 @@ async fn message_right_after_a_stop_reaches_any_host() {
     let path = format!("/api/conversations/{id}");
     let request =
         json!({"model": "glovebox", "conversation_id": id, "messages": [{"role": "user", "content": "Go."}]});
-    for round in 0..16 {
+    for round in 0..8 {
         let [stopping, other] = [&hosts[round % 2], &hosts[(round / 2) % 2]];
         stopping.post(&format!("{path}/stop"), &json!({})).await;
         let sent = other.send(Method::POST, "/v1/chat/completions", Some(&request)).await;

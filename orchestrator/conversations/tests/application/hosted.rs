@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use conversations::{
-    Claim, ComposedConversation, ConversationFactory, ConversationRequest, ConversationUpdate, Conversations,
-    ConversationsError, HostError, HostedConversations, HostingOptions, InitialTask, NewConversation,
-    NoWorkspaces, ProcessLocks, StoredConversation,
+    Claim, ComposedConversation, ConversationFactory, ConversationLocks as _, ConversationRequest,
+    ConversationUpdate, Conversations, ConversationsError, HostError, HostedConversations, HostingOptions,
+    InitialTask, NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
 };
 use engine::conversation::SandboxDisposition;
 use engine::events::EventStore as _;
@@ -61,7 +61,16 @@ pub(super) fn hosted(
     max_running: usize,
     close_delay: Duration,
 ) -> Arc<HostedConversations> {
-    let (store, locks) = (Arc::clone(store), Arc::new(ProcessLocks::default()));
+    hosted_with(Arc::new(ProcessLocks::default()), store, max_running, close_delay)
+}
+
+fn hosted_with(
+    locks: Arc<ProcessLocks>,
+    store: &Arc<MemoryStore>,
+    max_running: usize,
+    close_delay: Duration,
+) -> Arc<HostedConversations> {
+    let store = Arc::clone(store);
     let conversations = Conversations::new(store, locks, Arc::new(NoWorkspaces));
     let options = HostingOptions { max_running, max_running_per_user: 2, close_delay };
     HostedConversations::new(conversations, Arc::new(GreeterFactory), options)
@@ -291,4 +300,27 @@ async fn user_with_the_maximum_waits_without_effect_on_others() {
     assert_eq!(hosted.conversations().running().len(), 8, "the operator has no limit per user");
     let owner = hosted.conversations().owner(&first).await.unwrap();
     assert_eq!(owner, Some("ada".parse().unwrap()));
+}
+
+/// The right to a conversation that was just closed is given up in the background.
+#[tokio::test(start_paused = true)]
+async fn message_waits_until_a_closed_conversation_is_free() {
+    let locks = Arc::new(ProcessLocks::default());
+    let hosted = hosted_with(Arc::clone(&locks), &Arc::<MemoryStore>::default(), 10, LONG);
+    let id = greeting(&hosted).await;
+    until(&hosted, &id, AgentState::AwaitingUserInput).await;
+    hosted.stop(&id).await.unwrap();
+    let lock = locks.lock(&id).await.unwrap().expect("the conversation is closed");
+    let released = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(lock);
+    };
+    let (sent, ()) = tokio::join!(hosted.send_message(&id, message("Ada")), released);
+    sent.unwrap();
+    until(&hosted, &id, AgentState::Finished).await;
+    hosted.stop(&id).await.unwrap();
+    // Another process runs it.
+    let _lock = locks.lock(&id).await.unwrap().expect("the conversation is closed");
+    let refused = hosted.send_message(&id, message("Ben")).await;
+    assert!(matches!(refused, Err(ConversationsError::Locked(_))), "{refused:?}");
 }
