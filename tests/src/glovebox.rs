@@ -183,7 +183,8 @@ pub struct CompletedRun {
 }
 
 impl CompletedRun {
-    fn from_output(output: &Output) -> Self {
+    /// Returns what a process that has ended has printed, and its exit code.
+    pub fn from_output(output: &Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

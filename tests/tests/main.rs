@@ -21,6 +21,7 @@ mod image_check;
 mod interrupts;
 mod mcp_servers;
 mod models;
+mod moto;
 mod out_of_memory;
 #[path = "../pypi.rs"]
 mod pypi;
@@ -36,6 +37,7 @@ mod sandbox_ssh;
 mod sandbox_sweep;
 mod secrets;
 mod server;
+mod store_blobs;
 mod store_command;
 mod store_memory;
 mod store_postgres;

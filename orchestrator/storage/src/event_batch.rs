@@ -2,8 +2,10 @@
 //! writer.
 
 use engine::events::{OverviewChange, StoreError};
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use protocol::{ConversationId, Event, EventId, Timestamp};
 
+use crate::blobs::{BlobReference, BlobStore, CONCURRENT_BLOBS};
 use crate::failure::failed;
 
 /// The events of one append. Not empty; their ids are consecutive.
@@ -12,10 +14,35 @@ pub(crate) struct EventBatch {
     pub(crate) first: EventId,
     pub(crate) first_at: Timestamp,
     pub(crate) last_at: Timestamp,
-    /// The JSON of each event.
-    pub(crate) rows: Vec<String>,
+    pub(crate) rows: Vec<EventRow>,
     /// The change of the conversation's overview.
     pub(crate) overview: OverviewChange,
+}
+
+/// What the row of an event holds.
+pub(crate) enum EventRow {
+    /// Its JSON.
+    Json(String),
+    /// The blob that holds its JSON.
+    Blob(BlobReference),
+}
+
+impl EventRow {
+    /// The column `json`. Empty for a blob.
+    pub(crate) fn json(&self) -> &str {
+        match self {
+            Self::Json(json) => json,
+            Self::Blob(_) => "",
+        }
+    }
+
+    /// The column `blob`.
+    pub(crate) fn blob(&self) -> Option<String> {
+        match self {
+            Self::Json(_) => None,
+            Self::Blob(reference) => Some(reference.to_string()),
+        }
+    }
 }
 
 impl EventBatch {
@@ -27,7 +54,8 @@ impl EventBatch {
         if let Some(pair) = events.windows(2).find(|pair| pair[1].id != pair[0].id.next()) {
             return Err(StoreError::OutOfOrder { conversation: conversation.clone(), id: pair[1].id });
         }
-        let rows: Result<Vec<_>, _> = events.iter().map(serde_json::to_string).collect();
+        let rows: Result<Vec<_>, _> =
+            events.iter().map(|event| serde_json::to_string(event).map(EventRow::Json)).collect();
         Ok(Some(Self {
             conversation: conversation.clone(),
             first: first.id,
@@ -38,7 +66,25 @@ impl EventBatch {
         }))
     }
 
+    /// Stores large events as blobs. Does not wait if there are none.
+    pub(crate) async fn store_blobs(&mut self, blobs: &BlobStore) -> Result<(), StoreError> {
+        let Self { conversation, rows, .. } = self;
+        let large = rows.iter_mut().filter(|row| blobs.holds(row.json()));
+        let storing: Vec<_> = large.map(|row| row.store(blobs, conversation)).collect();
+        futures_util::stream::iter(storing).buffer_unordered(CONCURRENT_BLOBS).try_collect().await
+    }
+
     pub(crate) fn out_of_order(&self) -> StoreError {
         StoreError::OutOfOrder { conversation: self.conversation.clone(), id: self.first }
+    }
+}
+
+impl EventRow {
+    /// Stores the JSON as a blob.
+    async fn store(&mut self, blobs: &BlobStore, conversation: &ConversationId) -> Result<(), StoreError> {
+        if let Self::Json(json) = self {
+            *self = Self::Blob(blobs.put(conversation, std::mem::take(json).into()).await?);
+        }
+        Ok(())
     }
 }

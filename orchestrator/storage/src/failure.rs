@@ -37,7 +37,9 @@ pub(crate) fn cause(source: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Sen
 fn is_full(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| {
         let postgres = cause.downcast_ref::<tokio_postgres::Error>();
-        sqlite_code(cause) == Some(ErrorCode::DiskFull)
+        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        matches!(io, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+            || sqlite_code(cause) == Some(ErrorCode::DiskFull)
             || postgres.and_then(tokio_postgres::Error::code) == Some(&SqlState::DISK_FULL)
     })
 }

@@ -1,4 +1,4 @@
-//! Event stores: SQLite for one host, PostgreSQL for several. Sealed documents: what must not be readable where it is stored.
+//! Event stores: SQLite for one host, PostgreSQL for several, with large events in blobs. Sealed documents: what must not be readable where it is stored.
 //! Accounts: users and their keys. SQLite and PostgreSQL have all three.
 //!
 //! Both event stores implement the engine's [`EventStore`](engine::events::EventStore). Events are redacted before they arrive
@@ -6,7 +6,9 @@
 
 mod accounts;
 mod audit_row;
+mod blobs;
 mod event_batch;
+mod event_page;
 mod failure;
 pub mod postgres;
 pub mod schema;
@@ -16,9 +18,10 @@ pub mod sqlite;
 mod stored_event;
 
 pub use accounts::SqliteAccounts;
+pub use blobs::{BlobStore, BlobStoreError, S3_VARIABLES, S3Options};
 pub use postgres::{PostgresAccounts, PostgresStore};
 pub use sealed::{
     AddedDocument, EncryptedDocument, EncryptedDocuments, SealedDocument, SealedDocuments, SealedError,
     SealingKey,
 };
-pub use sqlite::{Durability, OpenError, SqliteStore};
+pub use sqlite::{Durability, OpenError, SqliteOptions, SqliteStore};

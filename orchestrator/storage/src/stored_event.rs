@@ -1,5 +1,7 @@
 //! Parses stored events, and names their damage.
 
+use std::error::Error;
+
 use protocol::{Event, EventId};
 
 /// Damage of a stored event.
@@ -11,9 +13,15 @@ pub(crate) enum Damage {
     Misplaced(EventId),
     #[error("its row holds no event")]
     Unreadable(#[from] serde_json::Error),
+    #[error("its row refers to no blob")]
+    UnreadableReference,
+    #[error("its blob is missing")]
+    MissingBlob(#[source] Box<dyn Error + Send + Sync>),
+    #[error("its blob was altered")]
+    AlteredBlob,
 }
 
-/// Parses the row of event `id`. The `previous` event of the log may share text with it.
+/// Parses the JSON of event `id`. The `previous` event of the log may share text with it.
 pub(crate) fn parse(id: EventId, json: &[u8], previous: Option<&Event>) -> Result<Event, Damage> {
     let event = Event::read_after(previous, json)?;
     if event.id == id { Ok(event) } else { Err(Damage::Misplaced(event.id)) }

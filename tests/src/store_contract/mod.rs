@@ -1,9 +1,11 @@
 //! The contract of event stores, as cases that run on each of them.
 //!
 //! A case receives a [`StoreBackend`] without conversations. `store_contract!` generates a test per case,
-//! `stored_damage_contract!` a test per case about damaged rows, for stores in an SQL database.
+//! `stored_damage_contract!` a test per case about damaged rows, for stores in an SQL database, and `blob_contract!` a test per
+//! case about large events in a blob store.
 
 pub mod append;
+pub mod blobs;
 pub mod content;
 pub mod damage;
 pub mod list;
@@ -21,6 +23,7 @@ use async_trait::async_trait;
 use engine::events::{EventStore, StoreError};
 use protocol::{ConversationId, Event, EventId};
 use serde_json::json;
+use storage::BlobStore;
 
 /// A kind of store under test, with its own empty data.
 #[async_trait]
@@ -30,7 +33,11 @@ pub trait StoreBackend: Send + Sync {
 }
 
 /// A store in an SQL database with the tables `conversations` and `events`.
+#[async_trait]
 pub trait SqlBackend: StoreBackend {
+    /// Opens a store on the data whose large events are in blobs.
+    async fn open_with_blobs(&self, blobs: BlobStore) -> Arc<dyn EventStore>;
+
     /// Executes SQL, unnoticed by the stores.
     fn execute(&self, sql: &str);
 
@@ -94,6 +101,25 @@ macro_rules! stored_damage_contract {
             damage::missing_overview_is_completed_when_opened,
             damage::overview_is_completed_up_to_a_damaged_event,
             damage::append_to_an_incomplete_overview_is_no_gap,
+        );
+    };
+}
+
+/// Generates a test for every case about blobs on `$backend`.
+#[macro_export]
+macro_rules! blob_contract {
+    ($backend:expr) => {
+        $crate::store_contract!($backend;
+            blobs::only_large_events_are_in_blobs,
+            blobs::read_fails_when_a_blob_is_missing_or_altered,
+            blobs::read_fails_when_a_row_refers_to_no_blob,
+            blobs::blob_is_written_again_when_it_was_damaged,
+            blobs::removal_leaves_no_blob,
+            blobs::failed_put_leaves_the_log_as_it_was,
+            blobs::removal_is_refused_or_complete_without_blobs,
+            blobs::log_is_read_without_blobs_only_if_it_has_none,
+            blobs::missing_overview_is_completed_from_blobs,
+            blobs::overview_is_completed_up_to_a_damaged_blob,
         );
     };
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use engine::events::EventStore;
-use storage::PostgresStore;
 use storage::postgres::PostgresOptions;
+use storage::{BlobStore, PostgresStore};
 
 use super::{SqlBackend, StoreBackend};
 use crate::postgres::TestDatabase;
@@ -27,7 +27,13 @@ impl StoreBackend for PostgresBackend {
     }
 }
 
+#[async_trait]
 impl SqlBackend for PostgresBackend {
+    async fn open_with_blobs(&self, blobs: BlobStore) -> Arc<dyn EventStore> {
+        let options = PostgresOptions { blobs: Some(blobs), ..PostgresOptions::default() };
+        Arc::new(PostgresStore::open(&self.0.address(), options).await.unwrap())
+    }
+
     fn execute(&self, sql: &str) {
         self.0.execute(sql);
     }

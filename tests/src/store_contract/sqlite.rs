@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use engine::events::EventStore;
 use rusqlite::Connection;
-use storage::{Durability, SqliteStore};
+use storage::{BlobStore, Durability, SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
 use super::{SqlBackend, StoreBackend};
@@ -39,7 +39,13 @@ impl StoreBackend for SqliteBackend {
     }
 }
 
+#[async_trait]
 impl SqlBackend for SqliteBackend {
+    async fn open_with_blobs(&self, blobs: BlobStore) -> Arc<dyn EventStore> {
+        let options = SqliteOptions { blobs: Some(blobs), ..SqliteOptions::default() };
+        Arc::new(SqliteStore::open(self.file(), options).await.unwrap())
+    }
+
     fn execute(&self, sql: &str) {
         Connection::open(self.file()).unwrap().execute_batch(sql).unwrap();
     }

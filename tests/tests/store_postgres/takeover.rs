@@ -5,8 +5,10 @@ use std::process::{Command, Stdio};
 
 use engine::events::{EventStore as _, StoreError};
 use storage::PostgresStore;
+use storage::postgres::PostgresOptions;
 use tests::postgres::TestDatabase;
-use tests::store_contract::{conversation, event, events, log};
+use tests::store_contract::blobs::{BlobPlace as _, FolderPlace};
+use tests::store_contract::{conversation, event, event_with, events, log};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{acquire, expire_leases, host};
@@ -85,6 +87,38 @@ fn queued_append_is_rejected_after_the_takeover() {
     assert!(lease.lost().is_cancelled());
     assert_eq!(live_runtime.block_on(log(&live, &a)), events(0..2));
     frozen_runtime.block_on(async { drop(lease) });
+}
+
+/// A host that lost its lease may store a blob. It changes neither the log nor a blob that the log refers to.
+#[tokio::test]
+async fn large_append_changes_nothing_after_the_takeover() {
+    let Some(database) = TestDatabase::create() else { return };
+    let (place, a) = (FolderPlace::new(), conversation("a"));
+    let open = async || {
+        let blobs = Some(place.open().with_min_length(1));
+        let options = PostgresOptions { blobs, ..PostgresOptions::default() };
+        PostgresStore::open(&database.address(), options).await.unwrap()
+    };
+    let (old, new) = (open().await, open().await);
+    let lease = acquire(&old, "a").await;
+    old.append(&a, &events(0..2)).await.unwrap();
+    expire_leases(&database);
+    let _taken = acquire(&new, "a").await;
+    new.append(&a, &[event(2)]).await.unwrap();
+    // One would follow the log; the blob of the other is that of an event of it.
+    for late in [event(3), event(2)] {
+        let result = old.append(&a, &[late]).await;
+        assert!(matches!(result, Err(StoreError::LeaseLost { .. })), "{result:?}");
+    }
+    let result = old.remove(&a).await;
+    assert!(matches!(result, Err(StoreError::LeaseLost { .. })), "{result:?}");
+    drop(lease);
+    assert_eq!(log(&new, &a).await, events(0..3));
+    new.append(&a, &[event_with(3, "other")]).await.unwrap();
+    assert_eq!(log(&new, &a).await[3], event_with(3, "other"));
+    new.remove(&a).await.unwrap();
+    assert_eq!(place.names().await, [""; 0]);
+    old.close().await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::database::{Database, DatabaseError, Parameters};
 use super::overview::{TextColumns, merge_texts};
 use super::wakeups::CHANNEL;
-use crate::event_batch::EventBatch;
+use crate::event_batch::{EventBatch, EventRow};
 
 /// A batch, and the generation of the lease that it requires.
 pub(super) struct FencedBatch {
@@ -39,7 +39,7 @@ impl FencedBatch {
     }
 
     pub(super) fn size_bytes(&self) -> usize {
-        self.batch.rows.iter().map(String::len).sum()
+        self.batch.rows.iter().map(|row| row.json().len()).sum()
     }
 }
 
@@ -83,9 +83,9 @@ WITH batch AS MATERIALIZED (
 ), log AS MATERIALIZED (
     SELECT number, id, true AS is_covered FROM created UNION ALL SELECT number, id, is_covered FROM continued
 ), written AS (
-    INSERT INTO events (conversation, id, json)
-    SELECT log.number, row.id, row.json
-    FROM unnest($10::bigint[], $11::bigint[], $12::bytea[]) AS row (batch, id, json)
+    INSERT INTO events (conversation, id, json, blob)
+    SELECT log.number, row.id, row.json, row.blob
+    FROM unnest($10::bigint[], $11::bigint[], $12::bytea[], $25::text[]) AS row (batch, id, json, blob)
     JOIN batch ON batch.number = row.batch
     JOIN log ON log.id = batch.id
 ), described AS (
@@ -115,7 +115,8 @@ const CONTAINS: &str = "
     SELECT count(*)
     FROM conversations
     JOIN events ON events.conversation = conversations.number
-    JOIN unnest($2::bigint[], $3::bytea[]) AS row (id, json) ON row.id = events.id AND row.json = events.json
+    JOIN unnest($2::bigint[], $3::bytea[], $4::text[]) AS row (id, json, blob)
+        ON row.id = events.id AND row.json = events.json AND row.blob IS NOT DISTINCT FROM events.blob
     WHERE conversations.id = $1";
 
 /// The parameters of [`APPEND`], by column.
@@ -133,6 +134,7 @@ struct Columns<'a> {
     row_batches: Vec<i64>,
     row_ids: Vec<i64>,
     rows: Vec<&'a [u8]>,
+    blobs: Vec<Option<String>>,
     text_batches: Vec<i64>,
     texts: TextColumns<'a>,
 }
@@ -158,7 +160,8 @@ impl<'a> Columns<'a> {
         self.owners.push(batch.overview.overview.owner.as_ref().map(UserId::as_str));
         self.row_batches.extend((*first..*past).map(|_| number));
         self.row_ids.extend(*first..*past);
-        self.rows.extend(batch.rows.iter().map(String::as_bytes));
+        self.rows.extend(batch.rows.iter().map(|row| row.json().as_bytes()));
+        self.blobs.extend(batch.rows.iter().map(EventRow::blob));
         if batch.overview.has_texts() {
             self.text_batches.push(number);
             self.texts.push(&batch.overview);
@@ -201,6 +204,7 @@ pub(super) async fn write(
         in_message,
         in_settings,
         &columns.owners,
+        &columns.blobs,
     ];
     let rows = database.query_once(APPEND, parameters).await?;
     let mut results = Vec::with_capacity(batches.len());
@@ -220,8 +224,9 @@ pub(super) async fn is_written(
     FencedBatch { batch, first, past, .. }: &FencedBatch,
 ) -> Result<bool, DatabaseError> {
     let ids: Vec<i64> = (*first..*past).collect();
-    let rows: Vec<&[u8]> = batch.rows.iter().map(String::as_bytes).collect();
-    let found = database.query(CONTAINS, &[&batch.conversation.as_str(), &ids, &rows]).await?;
+    let rows: Vec<&[u8]> = batch.rows.iter().map(|row| row.json().as_bytes()).collect();
+    let blobs: Vec<Option<String>> = batch.rows.iter().map(EventRow::blob).collect();
+    let found = database.query(CONTAINS, &[&batch.conversation.as_str(), &ids, &rows, &blobs]).await?;
     let count: i64 = found.first().map_or(Ok(0), |row| row.try_get(0))?;
     Ok(usize::try_from(count) == Ok(rows.len()))
 }

@@ -10,6 +10,7 @@ use protocol::{ConversationId, EventId};
 
 use super::database::{Database, DatabaseError};
 use super::{overview, read};
+use crate::blobs::BlobStore;
 
 /// Number of events per read. Bounds the memory.
 const PAGE_SIZE: usize = 64;
@@ -41,8 +42,8 @@ enum CatchUpError {
 }
 
 /// Completes all overviews. Skips damaged events, with those that follow them.
-pub(super) async fn run(reads: &Database, writes: &Database) {
-    match complete_all(reads, writes).await {
+pub(super) async fn run(reads: &Database, writes: &Database, blobs: Option<&BlobStore>) {
+    match complete_all(reads, writes, blobs).await {
         Ok(0) => {}
         Ok(count) => tracing::info!(conversations = count, "completed the overviews of conversations"),
         Err(error) => tracing::warn!(
@@ -53,14 +54,18 @@ pub(super) async fn run(reads: &Database, writes: &Database) {
 }
 
 /// Returns the number of conversations whose overview was completed.
-async fn complete_all(reads: &Database, writes: &Database) -> Result<u64, CatchUpError> {
+async fn complete_all(
+    reads: &Database,
+    writes: &Database,
+    blobs: Option<&BlobStore>,
+) -> Result<u64, CatchUpError> {
     let (mut completed, mut last, mut reported) = (0, 0, Instant::now());
     loop {
         let gaps = find_gaps(reads, last).await?;
         let Some(end) = gaps.last() else { return Ok(completed) };
         last = end.number;
         for gap in &gaps {
-            completed += u64::from(fill(reads, writes, gap).await?);
+            completed += u64::from(fill(reads, writes, blobs, gap).await?);
             if reported.elapsed() >= REPORT_INTERVAL {
                 reported = Instant::now();
                 tracing::info!(completed, "completing the overviews of conversations");
@@ -83,13 +88,23 @@ async fn find_gaps(database: &Database, from: i64) -> Result<Vec<Gap>, CatchUpEr
 }
 
 /// Applies the missing events. Returns whether all of them are readable.
-async fn fill(reads: &Database, writes: &Database, gap: &Gap) -> Result<bool, CatchUpError> {
+async fn fill(
+    reads: &Database,
+    writes: &Database,
+    blobs: Option<&BlobStore>,
+    gap: &Gap,
+) -> Result<bool, CatchUpError> {
     // A damaged entry. The list says so.
     let Ok(conversation) = gap.conversation.parse::<ConversationId>() else { return Ok(false) };
     let (mut first, mut past) = (gap.first, gap.past);
     while first < past {
         let limit = usize::try_from(past - first).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
-        match read::events(reads, &conversation, EventId(first.unsigned_abs()), limit).await {
+        let page = read::events(reads, &conversation, EventId(first.unsigned_abs()), limit).await;
+        let events = match page {
+            Ok(page) => page.with_blobs(blobs, &conversation).await,
+            Err(error) => Err(error),
+        };
+        match events {
             Ok(events) if events.is_empty() => return Ok(false),
             Ok(events) => {
                 let next = first + i64::try_from(events.len()).unwrap_or(i64::MAX);

@@ -12,6 +12,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0003_owners.sql"),
     include_str!("../../migrations/postgres/0004_hosts.sql"),
     include_str!("../../migrations/postgres/0005_accounts.sql"),
+    include_str!("../../migrations/postgres/0006_blobs.sql"),
 ];
 
 /// Schema version of this program.

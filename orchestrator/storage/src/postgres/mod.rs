@@ -4,6 +4,8 @@
 //! own, so that slow reads delay neither appends nor renewals of leases. An event that [`append`](EventStore::append) has
 //! acknowledged is as durable as a commit of the server, by default on its disk.
 //!
+//! Large events are in a [`BlobStore`], if there is one.
+//!
 //! Hosts coordinate by [`Leases`]. [`subscribe`](EventStore::subscribe) wakes readers of logs that other hosts append to.
 //!
 //! After a restart of PostgreSQL the store connects again. Reads are repeated. An append whose connection broke fails, unless the
@@ -55,7 +57,9 @@ pub use open::{PostgresOpenError, PostgresOptions};
 use wakeups::Wakeups;
 use writer::Writer;
 
+use crate::blobs::BlobStore;
 use crate::event_batch::EventBatch;
+use crate::event_page::EventPage;
 use crate::failure::failed;
 use crate::schema_migration::SchemaMigration;
 use crate::sealed::{EncryptedDocuments, SealedDocuments, SealedError, SealingKey};
@@ -75,6 +79,7 @@ const REMOVE: &str = "remove a conversation";
 pub struct PostgresStore {
     reads: Arc<Database>,
     writes: Arc<Database>,
+    blobs: Option<BlobStore>,
     writer: Writer,
     leases: Leases,
     wakeups: Wakeups,
@@ -94,14 +99,15 @@ impl PostgresStore {
         let writes = Arc::new(Database::connect(&connector, WRITE_CONNECTIONS).await?);
         migrate(&writes, &connector).await?;
         let reads = Arc::new(Database::connect(&connector, READ_CONNECTIONS).await?);
-        catch_up::run(&reads, &writes).await;
+        catch_up::run(&reads, &writes, options.blobs.as_ref()).await;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let host = LeaseHost { id: Uuid::now_v7(), address: options.address };
         let leases = Leases::start(Arc::clone(&writes), host, options.lease_timing, &tasks, stop.clone());
         let writer = Writer::start(Arc::clone(&writes), leases.host(), &tasks, stop.clone());
         let wakeups = Wakeups::start(&connector, &tasks, stop.clone());
         let _stop_on_drop = stop.clone().drop_guard();
-        Ok(Self { reads, writes, writer, leases, wakeups, tasks, stop, _stop_on_drop })
+        let blobs = options.blobs;
+        Ok(Self { reads, writes, blobs, writer, leases, wakeups, tasks, stop, _stop_on_drop })
     }
 
     /// Creates or migrates the tables.
@@ -200,8 +206,11 @@ async fn migrate(database: &Database, connector: &Connector) -> Result<SchemaMig
 impl EventStore for PostgresStore {
     /// Without a lease, rejected if another host holds one. If the future is dropped, the events may still be appended.
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
-        let Some(batch) = EventBatch::new(conversation, events)? else { return Ok(()) };
+        let Some(mut batch) = EventBatch::new(conversation, events)? else { return Ok(()) };
         let generation = self.generation(conversation)?;
+        if let Some(blobs) = &self.blobs {
+            batch.store_blobs(blobs).await?;
+        }
         let result = self.writer.append(FencedBatch::new(batch, generation)?).await;
         self.check_lease(conversation, generation, result)
     }
@@ -212,7 +221,8 @@ impl EventStore for PostgresStore {
         from: EventId,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        read::events(&self.reads, conversation, from, limit).await
+        let read = || read::events(&self.reads, conversation, from, limit);
+        EventPage::read_whole(self.blobs.as_ref(), conversation, read).await
     }
 
     async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
@@ -235,8 +245,15 @@ impl EventStore for PostgresStore {
     /// Rejected like an append if the lease is lost, or another host holds one.
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         let generation = self.generation(conversation)?;
+        if let Some(blobs) = &self.blobs {
+            blobs.prepare_removal(conversation).await?;
+        }
         let removed = remove::remove(&self.writes, self.leases.host(), conversation, generation).await;
         let result = removed.map_err(|error| failed(REMOVE, error)).and_then(|result| result);
-        self.check_lease(conversation, generation, result)
+        self.check_lease(conversation, generation, result)?;
+        match &self.blobs {
+            Some(blobs) => blobs.remove(conversation).await,
+            None => Ok(()),
+        }
     }
 }

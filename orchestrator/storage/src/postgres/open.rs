@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustls::RootCertStore;
 
 use super::leases::LeaseTiming;
+use crate::blobs::BlobStore;
 
 /// How to open a PostgreSQL store.
 #[derive(Clone, Default)]
@@ -16,6 +17,8 @@ pub struct PostgresOptions {
     pub lease_timing: LeaseTiming,
     /// Address at which other hosts reach the one that runs a conversation.
     pub address: Option<String>,
+    /// Where large events are, the same for all hosts of a database. `None` if they are in the database.
+    pub blobs: Option<BlobStore>,
 }
 
 /// Error of opening the store.

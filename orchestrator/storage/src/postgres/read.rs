@@ -3,12 +3,13 @@
 //! A missing row, or a row with another event than its key says, is an error and never skipped.
 
 use engine::events::{ConversationList, ConversationSummary, StoreError};
-use protocol::{ConversationId, Event, EventId, Timestamp};
+use protocol::{ConversationId, EventId, Timestamp};
 use tokio_postgres::Row;
 
 use super::database::Database;
+use crate::event_page::EventPage;
 use crate::failure::failed;
-use crate::stored_event::{self, Damage};
+use crate::stored_event::Damage;
 
 const READ_EVENTS: &str = "read events";
 pub(super) const READ_CONVERSATIONS: &str = "read the list of conversations";
@@ -17,7 +18,7 @@ pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The end of the log, and a row per stored event before it. The only row has no event if none is in the range.
 const EVENTS: &str = "
-    SELECT conversations.events, events.id, events.json
+    SELECT conversations.events, events.id, events.json, events.blob
     FROM conversations LEFT JOIN events
         ON events.conversation = conversations.number
         AND events.id >= $2 AND events.id < least($3, conversations.events)
@@ -34,12 +35,12 @@ pub(super) async fn events(
     conversation: &ConversationId,
     from: EventId,
     limit: usize,
-) -> Result<Vec<Event>, StoreError> {
+) -> Result<EventPage, StoreError> {
     let past = i64::try_from(from.0.saturating_add(limit as u64)).unwrap_or(i64::MAX);
-    let Ok(start) = i64::try_from(from.0) else { return Ok(Vec::new()) };
+    let Ok(start) = i64::try_from(from.0) else { return Ok(EventPage::default()) };
     let rows = database.query(EVENTS, &[&conversation.as_str(), &start, &past]).await;
     let rows = rows.map_err(|error| failed(READ_EVENTS, error))?;
-    let Some(first) = rows.first() else { return Ok(Vec::new()) };
+    let Some(first) = rows.first() else { return Ok(EventPage::default()) };
     let end = first.try_get::<_, i64>(0).map_err(|error| failed(READ_EVENTS, error))?.min(past);
     range(&rows, start..end).map_err(|(id, source)| StoreError::Damaged {
         conversation: conversation.clone(),
@@ -49,22 +50,22 @@ pub(super) async fn events(
 }
 
 /// Parses the rows, which must have exactly these ids.
-fn range(rows: &[Row], ids: std::ops::Range<i64>) -> Result<Vec<Event>, (EventId, BoxError)> {
+fn range(rows: &[Row], ids: std::ops::Range<i64>) -> Result<EventPage, (EventId, BoxError)> {
     let mut rows = rows.iter();
-    let mut events: Vec<Event> = Vec::new();
+    let mut page = EventPage::default();
     for id in ids {
-        let event = event(id, rows.next(), events.last());
-        events.push(event.map_err(|source| (EventId(id.unsigned_abs()), source))?);
+        add_row(&mut page, id, rows.next()).map_err(|source| (EventId(id.unsigned_abs()), source))?;
     }
-    Ok(events)
+    Ok(page)
 }
 
-fn event(id: i64, row: Option<&Row>, previous: Option<&Event>) -> Result<Event, BoxError> {
+fn add_row(page: &mut EventPage, id: i64, row: Option<&Row>) -> Result<(), BoxError> {
     let row = row.ok_or(Damage::Missing)?;
     if row.try_get::<_, Option<i64>>(1)? != Some(id) {
         return Err(Damage::Missing.into());
     }
-    Ok(stored_event::parse(EventId(id.unsigned_abs()), row.try_get(2)?, previous)?)
+    let blob = row.try_get::<_, Option<&str>>(3)?.map(str::as_bytes);
+    Ok(page.add_row(EventId(id.unsigned_abs()), row.try_get(2)?, blob)?)
 }
 
 /// Lists the conversations, latest first. Damaged rows are listed separately.

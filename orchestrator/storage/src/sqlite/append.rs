@@ -48,10 +48,10 @@ pub(super) fn write(connection: &Connection, batch: &EventBatch) -> Result<(), C
     if batch.first.0 != log.events {
         return Err(ChangeError::Rejected(batch.out_of_order()));
     }
-    let mut insert =
-        connection.prepare_cached("INSERT INTO events (conversation, id, json) VALUES (?1, ?2, ?3)")?;
-    for (id, json) in (log.events..).zip(&batch.rows) {
-        insert.execute(params![log.number, id, json])?;
+    let mut insert = connection
+        .prepare_cached("INSERT INTO events (conversation, id, json, blob) VALUES (?1, ?2, ?3, ?4)")?;
+    for (id, row) in (log.events..).zip(&batch.rows) {
+        insert.execute(params![log.number, id, row.json(), row.blob()])?;
     }
     advance(connection, &log, batch)?;
     Ok(())

@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0001_events.sql"),
     include_str!("../../migrations/0002_overviews.sql"),
     include_str!("../../migrations/0003_owners.sql"),
+    include_str!("../../migrations/0004_blobs.sql"),
 ];
 
 /// Schema version of this program.

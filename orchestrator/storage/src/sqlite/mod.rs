@@ -9,6 +9,8 @@
 //! whole transactions, back to the last checkpoint (by default 1,000 pages, 4 MiB). It never corrupts the file or leaves a gap.
 //! [`Durability::PowerCut`] syncs every commit.
 //!
+//! Large events are in a [`BlobStore`], if there is one.
+//!
 //! Dropping the store commits all queued changes, and blocks until then.
 
 mod append;
@@ -35,7 +37,9 @@ pub use open::OpenError;
 use readers::Readers;
 use writer::{Change, Writer};
 
+use crate::blobs::BlobStore;
 use crate::event_batch::EventBatch;
+use crate::event_page::EventPage;
 use crate::failure::failed;
 use crate::schema_migration::SchemaMigration;
 
@@ -49,8 +53,25 @@ pub enum Durability {
     PowerCut,
 }
 
+/// How to open a SQLite store.
+#[derive(Clone, Default)]
+pub struct SqliteOptions {
+    /// Failures that an acknowledged append survives.
+    pub durability: Durability,
+    /// Where large events are. `None` if they are in the file.
+    pub blobs: Option<BlobStore>,
+}
+
+impl From<Durability> for SqliteOptions {
+    /// Options of a store without blobs.
+    fn from(durability: Durability) -> Self {
+        Self { durability, blobs: None }
+    }
+}
+
 /// Event store in a SQLite file.
 pub struct SqliteStore {
+    blobs: Option<BlobStore>,
     /// `None` if the file can only be read.
     writer: Option<Writer>,
     readers: Readers,
@@ -66,8 +87,11 @@ impl SqliteStore {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub async fn open(file: impl Into<PathBuf>, durability: Durability) -> Result<Self, OpenError> {
-        Self::open_with(Location::new(file.into(), durability), Self::open_blocking).await
+    pub async fn open(
+        file: impl Into<PathBuf>,
+        options: impl Into<SqliteOptions>,
+    ) -> Result<Self, OpenError> {
+        Self::open_with(file.into(), options.into(), Self::open_blocking).await
     }
 
     /// Opens the file for reading. If the file or its folder cannot be written, nothing is created or migrated, and every change
@@ -75,14 +99,20 @@ impl SqliteStore {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub async fn open_to_read(file: impl Into<PathBuf>, durability: Durability) -> Result<Self, OpenError> {
-        let open = |location: Location| match Self::open_blocking(location.clone()) {
-            Err(error) if error.may_be_read_only() && location.file().exists() => {
-                Self::open_read_only(&location)
+    pub async fn open_to_read(
+        file: impl Into<PathBuf>,
+        options: impl Into<SqliteOptions>,
+    ) -> Result<Self, OpenError> {
+        let open = |location: Location, blobs: Option<BlobStore>| {
+            let opened = Self::open_blocking(location.clone(), blobs.clone());
+            match opened {
+                Err(error) if error.may_be_read_only() && location.file().exists() => {
+                    Self::open_read_only(&location, blobs)
+                }
+                opened => opened,
             }
-            opened => opened,
         };
-        Self::open_with(Location::new(file.into(), durability), open).await
+        Self::open_with(file.into(), options.into(), open).await
     }
 
     /// Migrates an existing file.
@@ -94,29 +124,41 @@ impl SqliteStore {
     }
 
     async fn open_with(
-        location: Location,
-        open: impl FnOnce(Location) -> Result<Self, OpenError> + Send + 'static,
+        file: PathBuf,
+        SqliteOptions { durability, blobs }: SqliteOptions,
+        open: impl FnOnce(Location, Option<BlobStore>) -> Result<Self, OpenError> + Send + 'static,
     ) -> Result<Self, OpenError> {
-        let subject = location.clone();
-        tokio::task::spawn_blocking(move || open(location))
+        let location = Location::new(file.clone(), durability);
+        tokio::task::spawn_blocking(move || open(location, blobs))
             .await
-            .unwrap_or_else(|source| Err(OpenError::Aborted { file: subject.into_file(), source }))
+            .unwrap_or_else(|source| Err(OpenError::Aborted { file, source }))
     }
 
-    fn open_blocking(location: Location) -> Result<Self, OpenError> {
+    fn open_blocking(location: Location, blobs: Option<BlobStore>) -> Result<Self, OpenError> {
         location.create()?;
         let mut connection = location.connect()?;
         location.check_writable(&connection)?;
         migrations::run(&mut connection, &location)?;
-        catch_up::run(&mut connection);
+        catch_up::run(&mut connection, blobs.as_ref());
         let writer = Some(Writer::start(connection, &location)?);
-        Ok(Self { writer, readers: Readers::new(location) })
+        Ok(Self { blobs, writer, readers: Readers::new(location) })
     }
 
-    fn open_read_only(location: &Location) -> Result<Self, OpenError> {
+    fn open_read_only(location: &Location, blobs: Option<BlobStore>) -> Result<Self, OpenError> {
         let location = location.read_only()?;
         migrations::check(&location.connect()?, &location)?;
-        Ok(Self { writer: None, readers: Readers::new(location) })
+        Ok(Self { blobs, writer: None, readers: Readers::new(location) })
+    }
+
+    /// Reads the rows of a page.
+    async fn read_page(
+        &self,
+        conversation: &ConversationId,
+        from: EventId,
+        limit: usize,
+    ) -> Result<EventPage, StoreError> {
+        let conversation = conversation.clone();
+        self.readers.with(move |connection| read::events(connection, &conversation, from, limit)).await
     }
 
     async fn change(&self, change: Change) -> Result<(), StoreError> {
@@ -131,10 +173,11 @@ impl SqliteStore {
 impl EventStore for SqliteStore {
     /// If the future is dropped, the events may still be appended.
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
-        match EventBatch::new(conversation, events)? {
-            Some(batch) => self.change(Change::Append(Box::new(batch))).await,
-            None => Ok(()),
+        let Some(mut batch) = EventBatch::new(conversation, events)? else { return Ok(()) };
+        if let Some(blobs) = self.blobs.as_ref().filter(|_| self.writer.is_some()) {
+            batch.store_blobs(blobs).await?;
         }
+        self.change(Change::Append(Box::new(batch))).await
     }
 
     async fn read(
@@ -143,8 +186,8 @@ impl EventStore for SqliteStore {
         from: EventId,
         limit: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        let conversation = conversation.clone();
-        self.readers.with(move |connection| read::events(connection, &conversation, from, limit)).await
+        let read = || self.read_page(conversation, from, limit);
+        EventPage::read_whole(self.blobs.as_ref(), conversation, read).await
     }
 
     async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
@@ -161,8 +204,15 @@ impl EventStore for SqliteStore {
         self.readers.with(read::conversations).await
     }
 
-    /// If the future is dropped, the conversation may still be removed.
+    /// If the future is dropped, the conversation may still be removed, and its blobs may remain.
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
-        self.change(Change::Remove(conversation.clone())).await
+        if let Some(blobs) = &self.blobs {
+            blobs.prepare_removal(conversation).await?;
+        }
+        self.change(Change::Remove(conversation.clone())).await?;
+        match &self.blobs {
+            Some(blobs) => blobs.remove(conversation).await,
+            None => Ok(()),
+        }
     }
 }

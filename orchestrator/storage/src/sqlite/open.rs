@@ -170,10 +170,6 @@ impl Location {
         &self.file
     }
 
-    pub(super) fn into_file(self) -> PathBuf {
-        self.file
-    }
-
     /// Creates the folder and the file, accessible to their owner only. SQLite's side files get the mode of the file. An existing
     /// file keeps its mode and is not opened: closing a second descriptor would release the locks of another store in this
     /// process.

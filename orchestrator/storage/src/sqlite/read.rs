@@ -5,11 +5,12 @@
 use std::ops::Range;
 
 use engine::events::{ConversationList, ConversationSummary, StoreError};
-use protocol::{ConversationId, Event, EventId, Timestamp};
+use protocol::{ConversationId, EventId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::failed;
-use crate::stored_event::{self, Damage};
+use crate::event_page::EventPage;
+use crate::stored_event::Damage;
 
 const READ_EVENTS: &str = "read events";
 pub(super) const READ_CONVERSATIONS: &str = "read the list of conversations";
@@ -32,13 +33,13 @@ pub(super) fn events(
     conversation: &ConversationId,
     from: EventId,
     limit: usize,
-) -> Result<Vec<Event>, StoreError> {
+) -> Result<EventPage, StoreError> {
     let snapshot = connection.transaction().map_err(|error| failed(READ_EVENTS, error))?;
     let log = find_log(&snapshot, conversation).map_err(|error| failed(READ_EVENTS, error))?;
-    let Some((number, end)) = log else { return Ok(Vec::new()) };
+    let Some((number, end)) = log else { return Ok(EventPage::default()) };
     let end = end.min(from.0.saturating_add(limit as u64));
     if from.0 >= end {
-        return Ok(Vec::new());
+        return Ok(EventPage::default());
     }
     read_range(&snapshot, number, from.0..end).map_err(|error| match error {
         ReadError::Storage(error) => failed(READ_EVENTS, error),
@@ -56,25 +57,27 @@ fn find_log(connection: &Connection, conversation: &ConversationId) -> rusqlite:
         .optional()
 }
 
-/// Parses the events from SQLite's buffers, without a copy of their text.
+/// Parses the events from SQLite's buffers, without a copy of their text. Those in blobs are left to the caller.
 pub(super) fn read_range(
     snapshot: &Connection,
     number: i64,
     ids: Range<u64>,
-) -> Result<Vec<Event>, ReadError> {
+) -> Result<EventPage, ReadError> {
     let mut statement = snapshot.prepare_cached(
-        "SELECT id, json FROM events WHERE conversation = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
+        "SELECT id, json, blob FROM events WHERE conversation = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
     )?;
     let mut rows = statement.query(params![number, ids.start, ids.end])?;
-    let mut events: Vec<Event> = Vec::new();
+    let mut page = EventPage::default();
     for id in ids.map(EventId) {
         let damaged = |damage| ReadError::Damaged(id, damage);
         let row = rows.next()?.filter(|row| row.get(0) == Ok(id.0));
+        let row = row.ok_or_else(|| damaged(Damage::Missing))?;
         // As bytes, so that invalid UTF-8 is damage of this event and not a failure of SQLite.
-        let json = row.ok_or_else(|| damaged(Damage::Missing))?.get_ref(1)?.as_bytes().unwrap_or_default();
-        events.push(stored_event::parse(id, json, events.last()).map_err(damaged)?);
+        let json = row.get_ref(1)?.as_bytes().unwrap_or_default();
+        let blob = row.get_ref(2)?.as_bytes_or_null().unwrap_or_default();
+        page.add_row(id, json, blob).map_err(damaged)?;
     }
-    Ok(events)
+    Ok(page)
 }
 
 /// Lists the conversations, latest first. Times are compared as text (ISO 8601 in UTC). Damaged rows are listed separately.

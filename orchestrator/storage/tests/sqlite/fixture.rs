@@ -38,12 +38,21 @@ pub(crate) fn conversation(name: &str) -> ConversationId {
 
 /// Creates an event whose timestamp has the id as its second.
 pub(crate) fn event(id: u64) -> Event {
+    event_with(id, &format!("hello {id}, größer \u{1f9e4}"))
+}
+
+/// Creates an event that is large enough for a blob.
+pub(crate) fn large_event(id: u64) -> Event {
+    event_with(id, &"large ".repeat(20_000))
+}
+
+fn event_with(id: u64, content: &str) -> Event {
     Event::from_value(&json!({
         "id": id,
         "timestamp": format!("2025-10-03T12:00:{:02}.000000", id % 60),
         "source": "user",
         "action": "message",
-        "args": { "content": format!("hello {id}, größer \u{1f9e4}"), "image_urls": null, "wait_for_response": false },
+        "args": { "content": content, "image_urls": null, "wait_for_response": false },
     }))
     .unwrap()
 }

@@ -2,9 +2,9 @@
 
 use engine::events::{ConversationQuery, EventStore as _, OverviewChange};
 use rusqlite::{Connection, params};
-use storage::{Durability, SqliteStore};
+use storage::{BlobStore, Durability, SqliteOptions, SqliteStore};
 
-use crate::fixture::{Fixture, conversation, event, events, id};
+use crate::fixture::{Fixture, conversation, event, events, id, large_event};
 
 /// Writes the file as the first version did, which had no overviews.
 fn write_first_version(fixture: &Fixture, conversations: u64, length: u64) {
@@ -42,6 +42,20 @@ async fn logs_of_the_first_version_are_listed_after_migration() {
     assert_eq!(store.read(&conversation("c1"), id(0), 1000).await.unwrap(), events(0..101));
 }
 
+#[tokio::test]
+async fn log_of_the_first_version_continues_with_blobs() {
+    let fixture = Fixture::new();
+    write_first_version(&fixture, 1, 3);
+    let folder = fixture.file().with_file_name("blobs");
+    let options = SqliteOptions { blobs: Some(BlobStore::folder(&folder)), ..SqliteOptions::default() };
+    let store = SqliteStore::open(fixture.file(), options).await.unwrap();
+    let (log, large) = (conversation("c1"), large_event(3));
+    store.append(&log, &[large.clone(), event(4)]).await.unwrap();
+    assert_eq!(folder.join("c1").read_dir().unwrap().count(), 1);
+    let expected = [events(0..3), vec![large, event(4)]].concat();
+    assert_eq!(store.read(&log, id(0), 1000).await.unwrap(), expected);
+}
+
 /// A program of the first version may still run when another one migrates the file.
 #[tokio::test]
 async fn first_version_can_append_and_remove_after_migration() {
@@ -51,7 +65,7 @@ async fn first_version_can_append_and_remove_after_migration() {
     let json = serde_json::to_string(&event(1)).unwrap();
     fixture.tamper(&format!(
         "PRAGMA foreign_keys = ON;
-         INSERT INTO events VALUES (1, 1, '{json}');
+         INSERT INTO events (conversation, id, json) VALUES (1, 1, '{json}');
          UPDATE conversations SET events = 2, last_updated_at = '2025-10-03T12:00:01' WHERE number = 1;
          DELETE FROM events WHERE conversation = 2;
          DELETE FROM conversations WHERE number = 2"
