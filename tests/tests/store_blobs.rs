@@ -115,3 +115,73 @@ mod places {
         serving.abort();
     }
 }
+
+mod command_line {
+    //! The place that the user names.
+
+    use serde_json::json;
+    use tests::glovebox::{CompletedRun, Home, finish};
+    use tests::store_contract::blobs::BlobPlace as _;
+
+    use crate::moto::Moto;
+
+    /// Runs the program to completion, with more variables.
+    fn run(home: &Home, arguments: &[&str], environment: &[(&str, &str)]) -> CompletedRun {
+        let mut command = home.glovebox(arguments);
+        CompletedRun::from_output(&command.envs(environment.iter().copied()).output().unwrap())
+    }
+
+    /// Runs a conversation with a message and returns its id.
+    fn start(home: &Home, message: &str, options: &[&str], environment: &[(&str, &str)]) -> String {
+        let model = home.script(&json!([finish()]));
+        let arguments = ["run", "--json", "--runtime", "local", "-t", message, "-l", &model];
+        run(home, &[&arguments, options].concat(), environment).expect(0);
+        home.conversations().remove(0)
+    }
+
+    #[test]
+    fn large_message_is_in_a_folder() {
+        let home = Home::new();
+        let message = "large ".repeat(15_000);
+        for (options, folder) in [
+            (&[] as &[&str], home.path().join(".glovebox/blobs")),
+            (&["--blobs", "~/other"], home.path().join("other")),
+        ] {
+            let id = start(&home, &message, options, &[]);
+            assert!(folder.join(&id).read_dir().unwrap().count() > 0);
+            let export = home.run(&[&["conversations", "export", &id], options].concat()).expect(0).stdout;
+            assert!(export.contains(&message));
+            home.run(&[&["conversations", "rm", &id], options].concat()).expect(0);
+            assert_eq!(folder.read_dir().unwrap().count(), 0);
+        }
+        let error = home.run(&["conversations", "ls", "--blobs", "gs://bucket"]).expect(2).stderr;
+        assert!(error.contains("blobs must be a folder or s3://BUCKET/PREFIX"), "{error}");
+        home.assert_nothing_runs();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn large_message_is_in_s3() {
+        let Some(moto) = Moto::start().await else { return };
+        let home = Home::new();
+        let endpoint = moto.endpoint();
+        let environment = [
+            ("STORE_BLOBS", "s3://bucket/some/prefix/"),
+            ("AWS_ENDPOINT_URL", endpoint.as_str()),
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ];
+        let message = "large ".repeat(15_000);
+        let id = start(&home, &message, &[], &environment);
+        let names = moto.names().await;
+        assert!(
+            !names.is_empty() && names.iter().all(|name| name.starts_with(&format!("{id}/"))),
+            "{names:?}"
+        );
+        assert!(!home.path().join(".glovebox/blobs").exists());
+        let export = run(&home, &["conversations", "export", &id], &environment).expect(0).stdout;
+        assert!(export.contains(&message));
+        run(&home, &["conversations", "rm", &id], &environment).expect(0);
+        assert_eq!(moto.names().await, [""; 0]);
+        home.assert_nothing_runs();
+    }
+}

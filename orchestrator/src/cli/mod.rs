@@ -71,6 +71,11 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
 
+    /// Where large events are: a folder, or s3://BUCKET/PREFIX with the variables AWS_ENDPOINT_URL, AWS_REGION,
+    /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. By default the folder blobs in the state folder, or the database of --store.
+    #[arg(long, global = true, value_name = "PLACE")]
+    blobs: Option<String>,
+
     /// Log level on standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG.
     #[arg(long, global = true, value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: Option<String>,
@@ -261,9 +266,13 @@ pub(crate) fn is_own_target(target: &str) -> bool {
 
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let Arguments { config_file, store, .. } = &arguments;
-    let overrides =
-        Overrides { config_file: config_file.clone(), store: store.clone(), ..Overrides::default() };
+    let Arguments { config_file, store, blobs, .. } = &arguments;
+    let overrides = Overrides {
+        config_file: config_file.clone(),
+        store: store.clone(),
+        blobs: blobs.clone(),
+        ..Overrides::default()
+    };
     match arguments.command {
         Command::Run(command) => run::run(command, overrides).await,
         Command::Exec(command) => exec::run(command, overrides).await,

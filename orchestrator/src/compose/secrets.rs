@@ -48,7 +48,9 @@ fn redactor_with_min_key_length(config: &Config, min_key_length: usize) -> anyho
     let model_keys = config.llms().map(|llm| ("llm.api_key", &llm.provider.api_key));
     let keys = keys.into_iter().chain(model_keys).filter_map(|(name, key)| Some((name, key.as_ref()?)));
     let server_keys = config.agents().flat_map(|agent| &agent.mcp_servers).flat_map(McpServer::secrets);
+    let store_keys = config.store.s3_secrets().map(|key| ("store", key));
     let repository_keys = workspace::credentials(&config.workspace);
+    let keys = keys.chain(store_keys);
     let keys = keys.chain(server_keys.map(|key| ("mcp", key)));
     let keys = keys.chain(repository_keys.iter().map(|key| ("repository", key)));
     let keys = keys.filter(|(_, key)| key.expose_secret().len() >= min_key_length);

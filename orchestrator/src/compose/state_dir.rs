@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use conversations::{ConversationLock, ConversationLocks, HostError, LockGuard};
 use protocol::ConversationId;
 use sandbox::{HostSecret, LocalProbes};
-use storage::{Durability, SqliteStore};
+use storage::{SqliteOptions, SqliteStore};
 use tokio_util::sync::CancellationToken;
 
 use super::host_error;
@@ -40,16 +40,16 @@ impl StateDir {
     }
 
     /// Opens the store of event logs to read it, even if its file cannot be written.
-    pub(crate) async fn store_to_read(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
+    pub(crate) async fn store_to_read(&self, options: SqliteOptions) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.path.join(Self::EVENTS_FILE);
-        let store = SqliteStore::open_to_read(&path, durability).await;
+        let store = SqliteStore::open_to_read(&path, options).await;
         store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
 
     /// Opens the store of event logs.
-    pub(crate) async fn store(&self, durability: Durability) -> anyhow::Result<Arc<SqliteStore>> {
+    pub(crate) async fn store(&self, options: SqliteOptions) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.path.join(Self::EVENTS_FILE);
-        let store = SqliteStore::open(&path, durability).await;
+        let store = SqliteStore::open(&path, options).await;
         store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
 

@@ -14,13 +14,13 @@ use secrecy::ExposeSecret as _;
 use storage::postgres::{LeaseTiming, PoolUsage, PostgresOptions};
 use storage::schema::{SchemaFile, SchemaMigration, migrate_database};
 use storage::{
-    Durability, EncryptedDocuments, PostgresStore, SealedDocuments, SealedError, SealingKey, SqliteAccounts,
+    BlobStore, EncryptedDocuments, PostgresStore, SealedDocuments, SealedError, SealingKey, SqliteAccounts, SqliteOptions,
 };
 
 use super::StateDir;
 use super::accounts::Accounts;
 use super::profiles::{self, SealedProfiles};
-use crate::config::Config;
+use crate::config::{BlobPlace, Config};
 
 /// Name of the file of users and the audit log in the state folder.
 const ACCOUNTS_FILE: &str = "accounts.db";
@@ -29,7 +29,7 @@ const ACCOUNTS_FILE: &str = "accounts.db";
 #[derive(Clone)]
 pub(crate) struct Stores {
     state_dir: StateDir,
-    durability: Durability,
+    sqlite: SqliteOptions,
     lease_duration: Duration,
     /// `None` if event logs are in the state folder.
     shared: Option<Arc<PostgresStore>>,
@@ -53,19 +53,21 @@ impl Stores {
             renewal_interval: lease_duration / 3,
             safety_margin: lease_duration / 9,
         };
-        let options = PostgresOptions { lease_timing, address, ..PostgresOptions::default() };
+        let blobs = open_blobs(config, state_dir)?;
+        let sqlite = SqliteOptions { durability: config.durability, blobs: blobs.clone() };
+        let options = PostgresOptions { lease_timing, address, blobs, ..PostgresOptions::default() };
         let shared = match &config.store.url {
             Some(url) => Some(Arc::new(PostgresStore::open(url.expose_secret(), options).await?)),
             None => None,
         };
-        Ok(Self { state_dir: state_dir.clone(), durability: config.durability, lease_duration, shared })
+        Ok(Self { state_dir: state_dir.clone(), sqlite, lease_duration, shared })
     }
 
     /// Opens the event logs.
     pub(crate) async fn events(&self) -> anyhow::Result<Arc<dyn EventStore>> {
         match &self.shared {
             Some(shared) => Ok(Arc::clone(shared) as Arc<dyn EventStore>),
-            None => Ok(self.state_dir.store(self.durability).await?),
+            None => Ok(self.state_dir.store(self.sqlite.clone()).await?),
         }
     }
 
@@ -73,7 +75,7 @@ impl Stores {
     pub(crate) async fn events_to_read(&self) -> anyhow::Result<Arc<dyn EventStore>> {
         match &self.shared {
             Some(shared) => Ok(Arc::clone(shared) as Arc<dyn EventStore>),
-            None => Ok(self.state_dir.store_to_read(self.durability).await?),
+            None => Ok(self.state_dir.store_to_read(self.sqlite.clone()).await?),
         }
     }
 
@@ -220,6 +222,18 @@ impl Stores {
             shared.close().await;
         }
     }
+}
+
+/// Opens the place of large events. `None` if they are in the database.
+fn open_blobs(config: &Config, state_dir: &StateDir) -> anyhow::Result<Option<BlobStore>> {
+    Ok(match &config.store.blobs {
+        BlobPlace::Default if config.store.url.is_some() => None,
+        BlobPlace::Default => Some(BlobStore::folder(BlobPlace::default_folder(state_dir.path()))),
+        BlobPlace::Folder(folder) => Some(BlobStore::folder(folder)),
+        BlobPlace::S3(options) => {
+            Some(BlobStore::s3(options).context("cannot use the place of blobs (store.blobs)")?)
+        }
+    })
 }
 
 /// Locks of conversations in a shared database: a lease, and the lock of this machine, which its programs on other stores look at

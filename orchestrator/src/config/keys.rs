@@ -257,7 +257,7 @@ const EFFECTIVE: &[(&str, Kind, &str)] = &[
     ("llm", Kind::Url, "ollama_base_url"),
     ("llm", Kind::Tables, "safety_settings"),
     ("model_routing", Kind::Router, "router_name"),
-    ("store", Kind::Text, "url"),
+    ("store", Kind::Text, "url blobs"),
     ("store", Kind::Number, "lease_duration"),
     (
         "agent",

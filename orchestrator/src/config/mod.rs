@@ -52,7 +52,7 @@ pub(crate) use runtime::{Runtime, UnknownRuntime};
 pub(crate) use sandbox::{SandboxSettings, SshSettings, UnknownHostPolicy};
 pub(crate) use security::{AnalyzerChoice, SecuritySettings};
 pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
-pub(crate) use store::{StoreSettings, is_postgres};
+pub(crate) use store::{BlobPlace, StoreSettings, is_postgres};
 pub(crate) use workspace::WorkspaceSettings;
 
 /// Maximum number of agents that tasks can be delegated to.
@@ -81,6 +81,8 @@ pub(crate) struct Overrides {
     pub max_budget: Option<f64>,
     /// `--store`: the address of a database.
     pub store: Option<String>,
+    /// `--blobs`: the place of large events.
+    pub blobs: Option<String>,
     /// `--runtime`.
     pub runtime: Option<Runtime>,
     /// `--image`.
@@ -295,7 +297,7 @@ impl Config {
                 true => Durability::PowerCut,
                 false => Durability::ProcessDeath,
             },
-            store: StoreSettings::read(&settings, overrides)?,
+            store: StoreSettings::read(&settings, overrides, environment)?,
             workspace: WorkspaceSettings::read(&settings, overrides, mounted_workspace, environment)?,
             save_trajectory: overrides.save_trajectory.clone().or_else(save_trajectory),
             saves_screenshots: flag("core", "save_screenshots_in_trajectory", false),

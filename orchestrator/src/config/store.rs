@@ -1,10 +1,13 @@
 //! `[store]`: where event logs are kept.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use secrecy::SecretString;
+use storage::{S3_VARIABLES, S3Options};
 
 use super::Overrides;
+use super::host::{expand_home, variable};
 use super::settings::{ConfigError, Settings};
 
 /// Default time after which other hosts take over the conversations of one that no longer renews its leases.
@@ -21,12 +24,29 @@ const MAX_LEASE_DURATION: Duration = Duration::from_hours(1);
 pub(crate) struct StoreSettings {
     /// Address of a PostgreSQL database, which may have a password. `None` for a file in the state folder.
     pub url: Option<SecretString>,
+    /// Where large events are.
+    pub blobs: BlobPlace,
     /// Time after which other hosts take over the conversations of one that no longer renews its leases.
     pub lease_duration: Duration,
 }
 
+/// A place of large events.
+#[derive(Debug, Clone)]
+pub(crate) enum BlobPlace {
+    /// A folder in the state folder, or the database if one is configured.
+    Default,
+    /// A folder.
+    Folder(PathBuf),
+    /// A bucket of S3 or of a compatible server.
+    S3(S3Options),
+}
+
 impl StoreSettings {
-    pub(super) fn read(settings: &Settings, overrides: &Overrides) -> Result<Self, ConfigError> {
+    pub(super) fn read(
+        settings: &Settings,
+        overrides: &Overrides,
+        environment: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
         let url = overrides.store.clone().or_else(|| settings.text("store", "url"));
         if url.as_ref().is_some_and(|url| !is_postgres(url)) {
             // The text may have a password.
@@ -42,7 +62,45 @@ impl StoreSettings {
             let (min, max) = (MIN_LEASE_DURATION.as_secs(), MAX_LEASE_DURATION.as_secs());
             return Err(ConfigError::Store(format!("lease_duration must be from {min} to {max} seconds")));
         }
-        Ok(Self { url: url.map(SecretString::from), lease_duration })
+        let blobs = overrides.blobs.clone().or_else(|| settings.text("store", "blobs"));
+        let blobs = blobs.map_or(Ok(BlobPlace::Default), |place| BlobPlace::read(&place, environment))?;
+        Ok(Self { url: url.map(SecretString::from), blobs, lease_duration })
+    }
+
+    /// The secrets of S3, which are not in a file.
+    pub(crate) fn s3_secrets(&self) -> impl Iterator<Item = &SecretString> {
+        let variables = match &self.blobs {
+            BlobPlace::S3(options) => options.variables.as_slice(),
+            BlobPlace::Default | BlobPlace::Folder(_) => &[],
+        };
+        let secret = ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+        variables.iter().filter(move |(name, _)| secret.contains(name)).map(|(_, value)| value)
+    }
+}
+
+impl BlobPlace {
+    fn read(place: &str, environment: &impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let Some(address) = place.strip_prefix("s3://") else {
+            if place.is_empty() || place.contains("://") {
+                return Err(ConfigError::Store(format!(
+                    "blobs must be a folder or s3://BUCKET/PREFIX, not {place:?}"
+                )));
+            }
+            let folder = expand_home(PathBuf::from(place), environment)?;
+            return Ok(Self::Folder(std::path::absolute(&folder).unwrap_or(folder)));
+        };
+        let (bucket, prefix) = address.split_once('/').unwrap_or((address, ""));
+        let value = |name: &'static str| Some((name, variable(environment, name)?.into()));
+        Ok(Self::S3(S3Options {
+            bucket: bucket.to_owned(),
+            prefix: prefix.trim_end_matches('/').to_owned(),
+            variables: S3_VARIABLES.into_iter().filter_map(value).collect(),
+        }))
+    }
+
+    /// Returns the default folder, in the state folder.
+    pub(crate) fn default_folder(state_dir: &Path) -> PathBuf {
+        state_dir.join("blobs")
     }
 }
 

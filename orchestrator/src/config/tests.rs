@@ -5,7 +5,7 @@ use engine::condenser::CondenserConfig;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use storage::Durability;
 
-use super::{AnalyzerChoice, Config, ConfigError, Overrides, Runtime, keys};
+use super::{AnalyzerChoice, BlobPlace, Config, ConfigError, Overrides, Runtime, keys};
 
 fn load(file: &str, environment: &[(&str, &str)], overrides: Overrides) -> Result<Config, ConfigError> {
     let mut named = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
@@ -43,6 +43,36 @@ fn events_survive_a_power_cut_when_they_are_synced() {
     assert_eq!(durability("", &[]), Durability::ProcessDeath);
     assert_eq!(durability("[core]\nsync_events = true\n", &[]), Durability::PowerCut);
     assert_eq!(durability("", &[("SYNC_EVENTS", "true")]), Durability::PowerCut);
+}
+
+#[test]
+fn place_of_blobs_is_a_folder_or_a_bucket() {
+    let read = |environment: &[(&str, &str)], flag: Option<&str>| {
+        let overrides = Overrides { blobs: flag.map(str::to_owned), ..Overrides::default() };
+        load("[store]\nblobs = \"~/blobs\"\n", environment, overrides).map(|config| config.store)
+    };
+    let folder = |store: super::StoreSettings| match store.blobs {
+        BlobPlace::Folder(folder) => folder.to_str().unwrap().to_owned(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(folder(read(&[], None).unwrap()), "/home/u/blobs");
+    assert_eq!(folder(read(&[("STORE_BLOBS", "/b")], None).unwrap()), "/b");
+    assert_eq!(folder(read(&[("STORE_BLOBS", "/b")], Some("/c")).unwrap()), "/c");
+    let keys =
+        [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "canary"), ("AWS_PROFILE", "unsupported")];
+    let store = read(&keys, Some("s3://bucket/a/b/")).unwrap();
+    let BlobPlace::S3(options) = &store.blobs else { panic!("{:?}", store.blobs) };
+    let names: Vec<_> = options.variables.iter().map(|(name, _)| *name).collect();
+    assert_eq!((options.bucket.as_str(), options.prefix.as_str()), ("bucket", "a/b"));
+    assert_eq!(names, ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]);
+    assert_eq!(store.s3_secrets().count(), 1);
+    assert!(!format!("{store:?}").contains("canary"));
+    let default = load("", &keys, Overrides::default()).unwrap().store.blobs;
+    assert!(matches!(default, BlobPlace::Default), "{default:?}");
+    for wrong in ["gs://bucket", "https://host/bucket", ""] {
+        let error = read(&[], Some(wrong)).unwrap_err().to_string();
+        assert!(error.starts_with("store: blobs must be a folder or s3://BUCKET/PREFIX"), "{error}");
+    }
 }
 
 #[test]
