@@ -14,7 +14,8 @@ use secrecy::ExposeSecret as _;
 use storage::postgres::{LeaseTiming, PoolUsage, PostgresOptions};
 use storage::schema::{SchemaFile, SchemaMigration, migrate_database};
 use storage::{
-    BlobStore, EncryptedDocuments, PostgresStore, SealedDocuments, SealedError, SealingKey, SqliteAccounts, SqliteOptions,
+    BlobStore, EncryptedDocuments, PostgresStore, SealedDocuments, SealedError, SealingKey, SqliteAccounts,
+    SqliteOptions,
 };
 
 use super::StateDir;
