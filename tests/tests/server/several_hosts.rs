@@ -214,7 +214,8 @@ async fn each_host_serves_the_conversations_of_all() {
     }
     let stopped = second.post(&format!("{path}/stop"), &json!({})).await;
     assert_eq!(stopped["conversation_status"], "STOPPED");
-    assert!(!is_running(&first, &id).await);
+    // Its lease is released after the response.
+    wait_for(async || !is_running(&first, &id).await).await;
     // It runs on the host that receives the next message.
     second.post(&format!("{path}/message"), &json!({"message": "Go on."})).await;
     assert!(is_running(&first, &id).await);
@@ -249,7 +250,7 @@ async fn requests_of_agents_reach_the_host_of_a_conversation() {
     assert_eq!((&answer["conversation_id"], &waited["outcome"]), (&json!(id), &json!("finished")));
     assert_ran_once(&first, &id, &hosts.runs(&id)).await;
     assert_eq!(call("stop_conversation").await["status"], "STOPPED");
-    assert!(!is_running(&first, &id).await);
+    wait_for(async || !is_running(&first, &id).await).await;
     hosts.end([first, second], &[]).await;
 }
 
