@@ -394,7 +394,8 @@ async fn long_output_is_stored_on_disk_and_read_again() {
     assert!(result.stdout == expected.as_bytes() && result.gaps.is_empty());
     let again = follow(&server, "a").await;
     assert!(again.stdout == expected.as_bytes() && again.gaps.is_empty());
-    assert!(grown < 4 << 20, "{grown} bytes");
+    // The output has 10 MB. The buffers of the responses need up to 5 MB when the machine is busy.
+    assert!(grown < 7 << 20, "{grown} bytes");
     let names: Vec<_> =
         fs::read_dir(std::env::temp_dir()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().starts_with(".glovebox-")), "{names:?}");
