@@ -207,10 +207,20 @@ async fn concurrent(count: usize) -> Vec<Figure> {
     ]
 }
 
+/// The agent sees only the latest events, so that a step does not take longer with each one before it.
+const FAN_OUT_CONFIG: &str = "
+[core]
+max_iterations = 100000
+[condenser]
+type = \"recent\"
+keep_first = 1
+max_events = 20
+";
+
 /// Measures one conversation with many streams: the rate at which the slowest of them receives events.
 async fn fan_out(followers: usize, steps: usize) -> Figure {
     let home = Home::new();
-    home.write(".glovebox/config.toml", "[core]\nmax_iterations = 100000\n");
+    home.write(".glovebox/config.toml", FAN_OUT_CONFIG);
     let think = |number| tool_call("think", &json!({"thought": format!("Thought {number}.")}));
     let script: Vec<_> =
         [json!({"text": "Ready."})].into_iter().chain((0..steps).map(think)).chain([finish()]).collect();
