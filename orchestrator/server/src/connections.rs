@@ -8,7 +8,9 @@ mod client_permits;
 mod counted_stream;
 mod descriptors;
 mod handshake;
+mod unread_body;
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +34,7 @@ use crate::client_address::{Peer, TrustedProxies};
 use admission::{Admission, ConnectionLimits};
 use counted_stream::CountedStream;
 use handshake::{HandshakeLimits, Handshakes};
+use unread_body::note_end;
 
 /// Timeout for the head of each request, so that idle and slow connections do not accumulate.
 const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(15);
@@ -156,7 +159,13 @@ async fn serve(
 ) {
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        service.call(request)
+        let (request, body_end) = note_end(request);
+        let response = service.call(request);
+        async move {
+            let mut response = response.await?;
+            body_end.close_if_unread(&mut response);
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -180,7 +189,7 @@ async fn serve(
 #[cfg(test)]
 mod tests {
     use axum::extract::ws::WebSocketUpgrade;
-    use axum::routing::get;
+    use axum::routing::{get, post};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::task::JoinHandle;
 
@@ -239,6 +248,28 @@ mod tests {
         while status_line(&mut connect_from("127.0.0.1", server).await).await.is_empty() {}
         shutdown.cancel();
         accepting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn client_is_told_of_the_end_of_a_connection_with_an_unread_body() {
+        let shutdown = CancellationToken::new();
+        let limits = ConnectionLimits { total: 8, per_client: 8 };
+        let router = Router::new()
+            .route("/read", post(async |body: String| body))
+            .route("/unread", post(async || "not read"));
+        let (server, _, _) = start(limits, router, &shutdown).await;
+        for (path, body, is_closed) in [("read", "hello", false), ("unread", "", true)] {
+            let mut client = TcpStream::connect(server).await.unwrap();
+            let request =
+                format!("POST /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n{body}");
+            client.write_all(request.as_bytes()).await.unwrap();
+            let mut received = Vec::new();
+            while !received.ends_with(b"hello") && client.read_buf(&mut received).await.unwrap() > 0 {}
+            let received = String::from_utf8(received).unwrap();
+            assert!(received.starts_with("HTTP/1.1 200 OK"), "{received}");
+            assert_eq!(received.contains("connection: close"), is_closed, "{received}");
+        }
+        shutdown.cancel();
     }
 
     #[tokio::test]
