@@ -49,6 +49,11 @@ pub trait ConversationLocks: Send + Sync {
         let _ = conversation;
         Ok(None)
     }
+
+    /// Waits until other hosts can acquire a lock that this process has dropped, or its release has failed: it expires then.
+    async fn wait_until_released(&self, conversation: &ConversationId) {
+        let _ = conversation;
+    }
 }
 
 /// Folders of conversations for which the user chose none.

@@ -379,6 +379,11 @@ impl Conversations {
         Ok(ClosedConversation { state: closed?, claim })
     }
 
+    /// Waits until other hosts can open a conversation whose claim this process has dropped, or its release has failed.
+    pub(crate) async fn wait_until_released(&self, id: &ConversationId) {
+        self.locks.wait_until_released(id).await;
+    }
+
     pub(crate) async fn claim(&self, id: &ConversationId) -> Result<Claim, ConversationsError> {
         Claim::new(id.clone(), Arc::clone(&self.locks), Arc::clone(&self.workspaces)).await
     }

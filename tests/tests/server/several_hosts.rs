@@ -100,7 +100,7 @@ async fn wait_for(is_so: impl AsyncFn() -> bool) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(TEST_TIMEOUT, waiting).await.expect("it becomes so in time");
+    tokio::time::timeout(TEST_TIMEOUT, waiting).await.expect("the condition holds before the timeout");
 }
 
 async fn is_running(server: &HostServer, id: &str) -> bool {
@@ -207,6 +207,13 @@ async fn each_host_serves_the_conversations_of_all() {
     let stream = format!("/api/v2/conversations/{id}/stream?after=0");
     let mut stream = second.request(Method::GET, &stream).send().await.unwrap();
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
+    // So are its ports: no program listens on this one.
+    let port = async |server: &HostServer| {
+        let host = format!("65000-{id}.localhost:{}", server.url.rsplit_once(':').unwrap().1);
+        let response = server.request(Method::GET, "/").header("Host", host).send().await.unwrap();
+        (response.status(), response.json::<Value>().await.unwrap()["msg_id"].take())
+    };
+    assert_eq!(port(&second).await, port(&first).await);
     hosts.open_gate();
     let mut received = String::new();
     while !received.contains("\"finished\"") {
@@ -214,8 +221,7 @@ async fn each_host_serves_the_conversations_of_all() {
     }
     let stopped = second.post(&format!("{path}/stop"), &json!({})).await;
     assert_eq!(stopped["conversation_status"], "STOPPED");
-    // Its lease is released after the response.
-    wait_for(async || !is_running(&first, &id).await).await;
+    assert!(!is_running(&first, &id).await);
     // It runs on the host that receives the next message.
     second.post(&format!("{path}/message"), &json!({"message": "Go on."})).await;
     assert!(is_running(&first, &id).await);
@@ -250,7 +256,7 @@ async fn requests_of_agents_reach_the_host_of_a_conversation() {
     assert_eq!((&answer["conversation_id"], &waited["outcome"]), (&json!(id), &json!("finished")));
     assert_ran_once(&first, &id, &hosts.runs(&id)).await;
     assert_eq!(call("stop_conversation").await["status"], "STOPPED");
-    wait_for(async || !is_running(&first, &id).await).await;
+    assert!(!is_running(&first, &id).await);
     hosts.end([first, second], &[]).await;
 }
 
@@ -300,9 +306,16 @@ async fn steps_continue_after_restarts_of_a_busy_database() {
     let server = hosts.start();
     let ids = hosts.create_running(&server, 6).await;
     for signal in [Signal::INT, Signal::QUIT] {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        let lines = || {
+            ids.iter()
+                .map(|id| std::fs::read_to_string(hosts.runs(id)).unwrap().lines().count())
+                .sum::<usize>()
+        };
+        let before = lines();
+        wait_until("steps are taken", || lines() > before);
         hosts.database.stop(signal);
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        wait_for(async || server.status_with_key("/ready", None).await == StatusCode::SERVICE_UNAVAILABLE)
+            .await;
         hosts.database.restart();
     }
     for id in &ids {

@@ -30,7 +30,7 @@ impl HostedConversations {
             Ok(follower) => follower,
             Err(error) => {
                 // Otherwise nothing would ever close it.
-                drop(self.conversations.close(id, CloseReason::Shutdown).await);
+                drop(self.close(id, CloseReason::Shutdown).await);
                 return Err(error);
             }
         };
@@ -69,7 +69,7 @@ impl HostedConversations {
     /// Closes a conversation that another host may run by now. Its sandbox is kept for that host.
     async fn close_lost(&self, id: &ConversationId) {
         tracing::warn!(conversation = %id, "closing a conversation that another host may take over");
-        if let Err(error) = self.conversations.close(id, CloseReason::Shutdown).await {
+        if let Err(error) = self.close(id, CloseReason::Shutdown).await {
             tracing::debug!(conversation = %id, error = &error as &dyn std::error::Error, "its task had failed");
         }
     }

@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     CloseReason, Conversations, ConversationsError, DeleteMode, HostError, InitialTask, ResumeRequest,
-    StoredConversation, UserDecision,
+    UserDecision,
 };
 
 use slots::{Occupied, Owner, Slot, Slots};
@@ -36,11 +36,8 @@ pub use turn::{Turn, TurnEnd, TurnOutcome, TurnUpdate};
 /// Time for an agent to stop before its conversation is closed without waiting for it.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Time for the right to a closed conversation to be given up.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Interval at which that is checked.
-const RELEASE_INTERVAL: Duration = Duration::from_millis(20);
+/// Time for the lock of a closed conversation to be released.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of conversations that are closed concurrently.
 const CONCURRENT_CHANGES: usize = 8;
@@ -330,29 +327,13 @@ impl HostedConversations {
             return Ok(Opened::Before(state));
         }
         let slot = self.acquire_slot(&self.conversations.owner(id).await?).await?;
-        let mut stored = self.open_released(id).await?;
+        let mut stored = self.conversations.open(id).await?;
         stored.check(&request)?;
         let from = stored.state.next_id;
         let ComposedConversation { parts, confirmation } = self.factory.compose_stored(&mut stored).await?;
         self.conversations.resume(stored, parts, request, confirmation).await?;
         self.close_when_idle(id, slot).await?;
         Ok(Opened::Now { from })
-    }
-
-    /// Opens a stored conversation. Waits a moment while it is locked and no other host runs it, because the right to a conversation that
-    /// was just closed is given up in the background.
-    async fn open_released(&self, id: &ConversationId) -> Result<StoredConversation, ConversationsError> {
-        let deadline = Instant::now() + RELEASE_TIMEOUT;
-        loop {
-            match self.conversations.open(id).await {
-                Err(ConversationsError::Locked(_))
-                    if Instant::now() < deadline && self.conversations.other_host(id).await?.is_none() =>
-                {
-                    sleep(RELEASE_INTERVAL).await;
-                }
-                opened => return opened,
-            }
-        }
     }
 
     /// Decides on the action that awaits confirmation. The conversation is being changed.
@@ -379,7 +360,7 @@ impl HostedConversations {
         if timeout(STOP_GRACE_PERIOD, stopped).await.is_err() {
             tracing::warn!(conversation = %id, "the agent does not stop: closing its conversation");
         }
-        self.conversations.close(id, CloseReason::Interrupted).await.map(drop)
+        self.close(id, CloseReason::Interrupted).await
     }
 
     /// Checks that no other process runs a conversation that does not run here.
@@ -408,7 +389,7 @@ impl HostedConversations {
     /// Closes a conversation that is at rest or has failed, and returns why it failed. One whose log could not be appended to is
     /// resumed later: see [`resume_failed`](Self::resume_failed).
     async fn close_failed(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        let closed = self.conversations.close(id, CloseReason::AtRest).await;
+        let closed = self.close(id, CloseReason::AtRest).await;
         if let Err(ConversationsError::Conversation(ConversationError::Log(
             _,
             StoreError::Full { .. } | StoreError::Storage { .. },
@@ -416,7 +397,16 @@ impl HostedConversations {
         {
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
         }
-        closed.map(drop)
+        closed
+    }
+
+    /// Closes a running conversation. Afterwards any host can open it.
+    async fn close(&self, id: &ConversationId, reason: CloseReason) -> Result<(), ConversationsError> {
+        let closed = self.conversations.close(id, reason).await.map(drop);
+        if timeout(RELEASE_TIMEOUT, self.conversations.wait_until_released(id)).await.is_err() {
+            tracing::warn!(conversation = %id, "the lock of a closed conversation is not released yet");
+        }
+        closed
     }
 
     /// Returns the right to run a conversation of an owner. If the maximum number runs, closes the one that has waited longest for

@@ -37,7 +37,11 @@ use host::SandboxPort;
 const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Serves requests to host names of ports, and passes on all others.
-pub(crate) async fn serve(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
+pub(crate) async fn serve(
+    State(state): State<Arc<ServerState>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let host = origin::host(request.uri(), request.headers());
     let target = host.as_ref().and_then(|host| Some((state.port_hosts.find(host)?, host.clone())));
     let Some((target, host)) = target else { return next.run(request).await };
@@ -45,6 +49,7 @@ pub(crate) async fn serve(State(state): State<Arc<ServerState>>, request: Reques
         let client = Client::find(request.extensions());
         match admit(&state, client, &target, &host, request.uri(), request.headers()).await? {
             Admission::Forward(caller) => {
+                request.extensions_mut().insert(caller.clone());
                 match other_hosts::forward_to_holder(&state, &target.conversation, request).await {
                     Ok(response) => Ok(response),
                     Err(request) => forward(&state, caller, &target, &host, request).await,

@@ -33,6 +33,7 @@ pub(super) struct HeldLeases {
     /// A blocking mutex, because it is never held across an await.
     table: Mutex<Table>,
     on_release: Notify,
+    on_forget: Notify,
 }
 
 #[derive(Default)]
@@ -164,6 +165,18 @@ impl HeldLeases {
     /// Forgets leases that were released in the database, or cannot be.
     pub(super) fn forget_released(&self, done: &[LeaseKey]) {
         self.table().released.retain(|lease| !done.contains(lease));
+        self.on_forget.notify_waiters();
+    }
+
+    /// Waits until the dropped lease of a conversation is forgotten.
+    pub(super) async fn wait_until_released(&self, conversation: &ConversationId) {
+        loop {
+            let forgotten = self.on_forget.notified();
+            if !self.table().released.iter().any(|(released, _)| released == conversation) {
+                return;
+            }
+            forgotten.await;
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -224,7 +237,11 @@ mod tests {
         leases.release((conversation(), 1));
         leases.wait_for_release().await;
         assert_eq!(leases.released(), [(conversation(), 1)]);
+        let released = conversation();
+        let mut waiting = std::pin::pin!(leases.wait_until_released(&released));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
         leases.forget_released(&[(conversation(), 1)]);
+        waiting.await;
         assert_eq!(leases.released(), []);
         assert!(leases.reserve(&conversation()));
     }

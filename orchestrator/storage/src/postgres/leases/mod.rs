@@ -125,6 +125,12 @@ impl Leases {
         Ok(Some(Lease { conversation, generation, is_takeover, lost, held: Arc::clone(&self.held) }))
     }
 
+    /// Waits until a dropped lease is released in the database, or its release has failed: it expires then. Does not return if the
+    /// store was closed before.
+    pub async fn wait_until_released(&self, conversation: &ConversationId) {
+        self.held.wait_until_released(conversation).await;
+    }
+
     /// Returns the address of another host that has leased a conversation. `None` if no other host has, or it has no address.
     ///
     /// # Errors
@@ -162,8 +168,8 @@ impl Leases {
     }
 }
 
-/// The exclusive right to append to one conversation. Released when it is dropped: within moments, or by its expiry if the
-/// database is unavailable then.
+/// The exclusive right to append to one conversation. Released when it is dropped: within moments
+/// ([`wait_until_released`](Leases::wait_until_released)), or by its expiry if the database is unavailable then.
 pub struct Lease {
     conversation: ConversationId,
     generation: i64,
