@@ -11,6 +11,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use reqwest::redirect::Policy;
 use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::filter_fn;
@@ -28,6 +29,9 @@ const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPO
 const SERVICE_NAME_VARIABLE: &str = "OTEL_SERVICE_NAME";
 
 const SERVICE_NAME: &str = "glovebox";
+
+/// Time to send spans to a collector.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time to send the last spans to a collector at the end of the program.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -68,7 +72,7 @@ pub(crate) fn init(level: Option<&str>, format: LogFormat) -> anyhow::Result<Tra
     provider.map(Traces)
 }
 
-/// Whether something is a span of this program. Those of libraries have what their authors want.
+/// Whether this is a span of this program. Spans of libraries may have secrets in their fields.
 fn is_traced(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && *metadata.level() <= LevelFilter::INFO && cli::is_own_target(metadata.target())
 }
@@ -80,7 +84,11 @@ fn tracer_provider() -> anyhow::Result<Option<SdkTracerProvider>> {
         return Ok(None);
     }
     let tls = tls::http_client("https").context("cannot set up TLS for traces")?;
-    let client = reqwest::blocking::Client::builder().tls_backend_preconfigured(tls).build()?;
+    let client = reqwest::blocking::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(Policy::none()) // one could send the headers' keys to another host
+        .timeout(EXPORT_TIMEOUT)
+        .build()?;
     let exporter = SpanExporter::builder().with_http().with_http_client(client);
     let exporter = exporter.with_protocol(Protocol::HttpBinary).build();
     let exporter =

@@ -13,7 +13,7 @@
 //!
 //! Users follow the conversations, so that the owner of each conversation is among them.
 //!
-//! A backup that is read is hostile. PartLines and entries are bounded, paths are never used as paths of the disk, and entries that are no
+//! A backup that is read is hostile. Lines and entries are bounded, paths are never used as paths of the disk, and entries that are no
 //! regular file are refused.
 
 mod digest;

@@ -152,7 +152,7 @@ impl<'a, R: Read> BackupParts<'a, R> {
         Ok(Some((part, lines)))
     }
 
-    /// BackupCounts the lines of a part, for the comparison with the manifest.
+    /// Counts the lines of a part, for the comparison with the manifest.
     pub(crate) fn count(&mut self, part: &BackupPart, lines: u64) {
         self.counts.add(part, lines);
     }

@@ -39,7 +39,14 @@ pub(crate) struct Stores {
 impl Stores {
     /// Connects to the database, if one is configured.
     pub(crate) async fn open(config: &Config, state_dir: &StateDir) -> anyhow::Result<Self> {
-        Self::open_at(config, state_dir, None).await
+        Self::connect(config, state_dir, None, open_blobs(config, state_dir)?).await
+    }
+
+    /// Like [`open`](Self::open), to copy conversations of another store into this one. Both may have the same blobs, so that those of
+    /// a copy that failed are kept.
+    pub(crate) async fn open_target(config: &Config, state_dir: &StateDir) -> anyhow::Result<Self> {
+        let blobs = open_blobs(config, state_dir)?.map(BlobStore::without_removal);
+        Self::connect(config, state_dir, None, blobs).await
     }
 
     /// Like [`open`](Self::open), for a server that other hosts reach at an address.
@@ -48,13 +55,21 @@ impl Stores {
         state_dir: &StateDir,
         address: Option<String>,
     ) -> anyhow::Result<Self> {
+        Self::connect(config, state_dir, address, open_blobs(config, state_dir)?).await
+    }
+
+    async fn connect(
+        config: &Config,
+        state_dir: &StateDir,
+        address: Option<String>,
+        blobs: Option<BlobStore>,
+    ) -> anyhow::Result<Self> {
         let lease_duration = config.store.lease_duration;
         let lease_timing = LeaseTiming {
             duration: lease_duration,
             renewal_interval: lease_duration / 3,
             safety_margin: lease_duration / 9,
         };
-        let blobs = open_blobs(config, state_dir)?;
         let sqlite = SqliteOptions { durability: config.durability, blobs: blobs.clone() };
         let options = PostgresOptions { lease_timing, address, blobs, ..PostgresOptions::default() };
         let shared = match &config.store.url {
@@ -254,7 +269,8 @@ impl ConversationLocks for LeasedLocks {
             return Ok(None);
         }
         let lost = lease.lost().clone();
-        Ok(Some(ConversationLock { guard: Box::new((lease, own.map(|own| own.guard))), lost }))
+        // The lease is dropped last: who acquires it on this machine needs the other lock too.
+        Ok(Some(ConversationLock { guard: Box::new((own.map(|own| own.guard), lease)), lost }))
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
@@ -273,6 +289,10 @@ impl ConversationLocks for LeasedLocks {
 
     async fn other_holder(&self, conversation: &ConversationId) -> Result<Option<String>, HostError> {
         self.shared.leases().other_holder(conversation).await.map_err(lease_error)
+    }
+
+    async fn wait_until_released(&self, conversation: &ConversationId) {
+        self.shared.leases().wait_until_released(conversation).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! `[store]`: where event logs are kept.
+//! `[store]`: where event logs and large events are stored.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

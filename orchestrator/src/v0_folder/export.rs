@@ -24,14 +24,14 @@ pub(crate) struct V0Export {
 /// Whether a conversation was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exported {
-    /// It was.
+    /// The conversation was written.
     Written,
     /// The folder has one of this id.
     Exists,
 }
 
 impl V0Export {
-    /// Opens an existing folder.
+    /// Opens a folder, and creates `sessions` in it.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let sessions = folder.join("sessions");
         DirBuilder::new().recursive(true).mode(0o700).create(&sessions)?;
@@ -52,7 +52,7 @@ impl V0Export {
         // Not in `sessions`: V0 would take it for a conversation.
         let draft = tempfile::Builder::new().prefix(".export-").tempdir_in(&self.folder)?;
         let conversation = draft.path().join("conversation");
-        fs::create_dir(&conversation)?;
+        DirBuilder::new().mode(0o700).create(&conversation)?;
         fs::write(conversation.join("metadata.json"), metadata(entry, started).to_string())?;
         let folder = conversation.join("events");
         fs::create_dir(&folder)?;

@@ -2,8 +2,8 @@
 
 use accounts::{AuditActor, KeyId};
 
-/// Number of appends between removals of the oldest entries.
-pub(crate) const REMOVAL_INTERVAL: i64 = 1000;
+/// Number of entries between removals of the oldest ones.
+const REMOVAL_INTERVAL: i64 = 1000;
 
 /// Part of the log that entries of unknown clients may have.
 const UNKNOWN_SHARE: i64 = 10;
@@ -29,6 +29,11 @@ impl<'a> ActorRow<'a> {
             }
         }
     }
+}
+
+/// Whether the oldest entries have to be removed after `count` were appended, the last with this number.
+pub(crate) fn is_removal_due(last: i64, count: usize) -> bool {
+    usize::try_from(last % REMOVAL_INTERVAL).is_ok_and(|since| since < count)
 }
 
 /// Returns how many entries of unknown clients (`true`) and of the others are kept. Separately, because wrong keys must not displace

@@ -307,6 +307,17 @@ pub async fn removal_leaves_no_blob(backend: &dyn BlobBackend) {
     assert_eq!(backend.place().names().await, [""; 0]);
 }
 
+/// Another store may have the same ones.
+pub async fn blobs_are_kept_by_a_store_without_removal(backend: &dyn BlobBackend) {
+    let (_, mut names) = open_mixed(backend).await;
+    names.sort();
+    let blobs = backend.place().open().without_removal();
+    let store = backend.open_with_blobs(blobs).await;
+    store.remove(&conversation("a")).await.unwrap();
+    assert_eq!(log(&*store, &conversation("a")).await, []);
+    assert_eq!(backend.place().names().await, names);
+}
+
 /// The error is typed and changes nothing, small events are appended and read meanwhile, and the next append succeeds.
 pub async fn failed_put_leaves_the_log_as_it_was(backend: &dyn BlobBackend) {
     let (store, a) = (backend.open().await, conversation("a"));

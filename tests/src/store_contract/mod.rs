@@ -115,6 +115,7 @@ macro_rules! blob_contract {
             blobs::read_fails_when_a_row_refers_to_no_blob,
             blobs::blob_is_written_again_when_it_was_damaged,
             blobs::removal_leaves_no_blob,
+            blobs::blobs_are_kept_by_a_store_without_removal,
             blobs::failed_put_leaves_the_log_as_it_was,
             blobs::removal_is_refused_or_complete_without_blobs,
             blobs::log_is_read_without_blobs_only_if_it_has_none,

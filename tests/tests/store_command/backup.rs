@@ -213,7 +213,7 @@ fn backup_is_piped_from_one_machine_to_another() {
 }
 
 #[test]
-fn no_file_is_left_when_a_backup_fails_or_is_interrupted() {
+fn incomplete_backup_replaces_no_other_one() {
     let home = Home::new();
     let id = run(&home, "work");
     let folder = home.path().join("backups");
@@ -225,15 +225,26 @@ fn no_file_is_left_when_a_backup_fails_or_is_interrupted() {
         .unwrap()
         .execute_batch("UPDATE events SET json = '{' WHERE id = 1")
         .unwrap();
-    // The rest is backed up.
-    let ended = home.run(&["store", "backup", "--json", file.to_str().unwrap()]).expect(1);
-    assert!(ended.stderr.contains(&id) && ended.stderr.contains("event 1"), "{ended:?}");
-    assert!(ended.stdout.contains("\"conversations\":0"), "{ended:?}");
+    let backup = |file: &Path| home.run(&["store", "backup", "--json", file.to_str().unwrap()]).expect(1);
+    let refused = backup(&file).stderr;
+    assert!(
+        refused.contains(&id) && refused.contains("event 1") && refused.contains("a new file"),
+        "{refused}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "the last one");
     assert_eq!(names(&folder), ["backup"]);
+    // The rest is backed up into a new file.
+    let ended = backup(&folder.join("rest"));
+    assert!(ended.stdout.contains("\"conversations\":0"), "{ended:?}");
+    assert_eq!(names(&folder), ["backup", "rest"]);
     for wrong in ["backups", "none/backup", "/dev/null"] {
         home.run(&["store", "backup", wrong]).expect(2);
     }
-    // Standard input without an end.
+}
+
+#[test]
+fn restore_is_interrupted_while_it_reads_standard_input() {
+    let home = Home::new();
     let mut restoring = home.glovebox(&["store", "restore", "-"]);
     let mut restoring = restoring.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", restoring.id());

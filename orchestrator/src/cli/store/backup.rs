@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use conversations::{ConversationsError, EventPages as _, LogPages};
 use engine::events::{EventStore, StoreError};
 use jiff::Timestamp;
@@ -32,7 +32,7 @@ The backup has the conversations, the users with hashes of their keys, their set
 either kind of store. Servers can run meanwhile: each conversation is stored as it was at one time. Settings stay
 encrypted, and their key is NOT in the backup: keep the file secrets-key in another place. Workspaces and the other files
 of the state folder are not in it either.
-The file replaces one of this name when it is complete. Only you can read it. It is a tar archive, compressed with gzip.
+The file replaces one of this name when it is complete, and not if a conversation cannot be read. Only you can read it. It is a tar archive, compressed with gzip.
 Examples:
   glovebox store backup /backups/glovebox-$(date +%F).tar.gz
   glovebox store backup - | ssh backup 'cat > glovebox.tar.gz'")]
@@ -98,7 +98,11 @@ async fn write_file(
     let output: File = output.into_inner().map_err(io::IntoInnerError::into_error)?;
     output.sync_all()?;
     stop.check()?;
+    if result.1 != Exit::Finished && file.exists() {
+        bail!("it lacks conversations, and replaces no other backup: name a new file");
+    }
     draft.persist(file).map_err(|error| error.error)?;
+    File::open(folder)?.sync_all()?;
     Ok(result)
 }
 

@@ -59,8 +59,8 @@ pub(super) async fn run(
     state_dir: &StateDir,
     stop: &StopSignal,
 ) -> anyhow::Result<Exit> {
-    let migrations = Stores::migrate(config, state_dir).await?;
     let Some(target) = target(&arguments)? else {
+        let migrations = Stores::migrate(config, state_dir).await?;
         // Completes the overviews that lists need.
         let stores = Stores::open(config, state_dir).await?;
         if !migrations.is_empty() {
@@ -72,7 +72,7 @@ pub(super) async fn run(
     };
     let (to_config, to_dir) = target_config(&target, config, state_dir)?;
     let from = Stores::open(config, state_dir).await?;
-    let to = match Stores::open(&to_config, &to_dir).await {
+    let to = match Stores::open_target(&to_config, &to_dir).await {
         Ok(to) => to,
         Err(error) => {
             from.close().await;

@@ -39,7 +39,7 @@ impl StoreProgress {
         Self { bar, _start: AbortOnDropHandle::new(start) }
     }
 
-    /// BackupCounts a conversation.
+    /// Counts a conversation.
     pub(super) fn advance(&self) {
         self.bar.inc(1);
     }

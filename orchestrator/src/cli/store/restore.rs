@@ -23,7 +23,7 @@ use crate::compose::{StateDir, Stores};
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
 
-/// Number of lines, and their length in bytes, that are held in memory at once. The last line may exceed it.
+/// Number of lines of a page, and their length in bytes. The last line may exceed it.
 const MAX_PAGE_LINES: usize = 256;
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
@@ -47,7 +47,7 @@ pub(in crate::cli) struct RestoreArguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Check the backup, and print what would be done.
+    /// Check the backup, and print what would be done. Only creates or migrates the tables of the store.
     #[arg(long)]
     dry_run: bool,
 
@@ -67,7 +67,7 @@ pub(super) async fn run(
     stop: &StopSignal,
 ) -> anyhow::Result<Exit> {
     let file = open(&arguments.file, state_dir, stop).await?;
-    let stores = Stores::open(config, state_dir).await?;
+    let stores = Stores::open_target(config, state_dir).await?;
     let restored = restore(file, &arguments, (&stores, state_dir), stop).await;
     stores.close().await;
     restored.with_context(|| format!("cannot restore {}", arguments.file.display()))

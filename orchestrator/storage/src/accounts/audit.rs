@@ -5,12 +5,12 @@ use protocol::{ConversationId, UserId};
 use rusqlite::{Connection, Row, TransactionBehavior, params};
 
 use super::parse_text;
-use crate::audit_row::{ActorRow, REMOVAL_INTERVAL, max_by_kind};
+use crate::audit_row::{ActorRow, is_removal_due, max_by_kind};
 
 pub(super) fn append(connection: &mut Connection, entry: &AuditEntry, max: u64) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     insert(&transaction, entry)?;
-    if transaction.last_insert_rowid() % REMOVAL_INTERVAL == 0 {
+    if is_removal_due(transaction.last_insert_rowid(), 1) {
         remove_oldest(&transaction, max)?;
     }
     transaction.commit()
@@ -23,7 +23,9 @@ pub(super) fn append_all(
 ) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     entries.iter().try_for_each(|entry| insert(&transaction, entry))?;
-    remove_oldest(&transaction, max)?;
+    if is_removal_due(transaction.last_insert_rowid(), entries.len()) {
+        remove_oldest(&transaction, max)?;
+    }
     transaction.commit()
 }
 

@@ -19,8 +19,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::events::StoreError;
+use object_store::client::{HttpError, HttpErrorKind};
 use protocol::ConversationId;
 use tokio::sync::Semaphore;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use folder::BlobFolder;
@@ -28,7 +30,7 @@ pub(crate) use reference::BlobReference;
 use s3::BlobBucket;
 pub use s3::{S3_VARIABLES, S3Options};
 
-use crate::failure::failed;
+use crate::failure::{causes, failed};
 
 /// Default length from which the JSON of an event is stored as a blob, in bytes. Smaller ones are read faster from the database.
 const DEFAULT_MIN_LENGTH: usize = 64 << 10;
@@ -52,6 +54,7 @@ const REMOVE: &str = "remove the blobs of a conversation";
 #[derive(Clone)]
 pub struct BlobStore {
     min_length: usize,
+    removes: bool,
     backend: Arc<Backend>,
     transfers: Arc<Semaphore>,
 }
@@ -87,10 +90,12 @@ pub(crate) enum BlobError {
     Full(#[source] io::Error),
     #[error("{0}")]
     Store(String),
+    #[error("the place of blobs cannot be reached")]
+    Unavailable(#[source] io::Error),
     #[error("the folder of blobs cannot be used")]
     Folder(#[source] io::Error),
-    #[error("the blob store did not respond within {} s", .0.as_secs())]
-    TimedOut(Duration),
+    #[error("the place of blobs did not respond within {} s", limit.as_secs())]
+    TimedOut { limit: Duration, source: Elapsed },
 }
 
 impl From<object_store::Error> for BlobError {
@@ -99,6 +104,9 @@ impl From<object_store::Error> for BlobError {
         match (&error, full_disk(&error)) {
             (object_store::Error::NotFound { .. }, _) => Self::Missing(text.into()),
             (_, Some(kind)) => Self::Full(io::Error::new(kind, text)),
+            (_, None) if is_unreachable(&error) => {
+                Self::Unavailable(io::Error::new(io::ErrorKind::NotConnected, text))
+            }
             (_, None) => Self::Store(text),
         }
     }
@@ -129,13 +137,19 @@ impl BlobStore {
 
     fn new(backend: Backend) -> Self {
         let transfers = Arc::new(Semaphore::new(MAX_TRANSFERS));
-        Self { min_length: DEFAULT_MIN_LENGTH, backend: Arc::new(backend), transfers }
+        Self { min_length: DEFAULT_MIN_LENGTH, removes: true, backend: Arc::new(backend), transfers }
     }
 
     /// Sets the length from which the JSON of an event is stored as a blob, in bytes. By default 64 KiB.
     #[must_use]
     pub fn with_min_length(self, min_length: usize) -> Self {
         Self { min_length, ..self }
+    }
+
+    /// Keeps the blobs of conversations that are removed, because another event store may have the same ones.
+    #[must_use]
+    pub fn without_removal(self) -> Self {
+        Self { removes: false, ..self }
     }
 
     /// Whether an event with this JSON is stored as a blob.
@@ -149,7 +163,12 @@ impl BlobStore {
         conversation: &ConversationId,
         content: Bytes,
     ) -> Result<BlobReference, StoreError> {
-        let reference = BlobReference::to_content(&content);
+        // On another thread, because megabytes take milliseconds.
+        let hashing = tokio::task::spawn_blocking({
+            let content = content.clone();
+            move || BlobReference::to_content(&content)
+        });
+        let reference = hashing.await.map_err(|error| failed(PUT, error))?;
         let putting = async {
             let _permit = self.transfers.acquire().await;
             match &*self.backend {
@@ -180,6 +199,9 @@ impl BlobStore {
     /// Checks that the blobs of a conversation can probably be removed, before its rows are: what is removed cannot be named
     /// again in order to repeat a removal that failed.
     pub(crate) async fn prepare_removal(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        if !self.removes {
+            return Ok(());
+        }
         let probing = async {
             match &*self.backend {
                 Backend::Folder(folder) => folder.probe(conversation).await,
@@ -191,6 +213,9 @@ impl BlobStore {
 
     /// Removes all blobs of a conversation, also those without a row. Idempotent.
     pub(crate) async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        if !self.removes {
+            return Ok(());
+        }
         let removing = async {
             match &*self.backend {
                 Backend::Folder(folder) => folder.remove(conversation).await,
@@ -218,10 +243,18 @@ fn describe(error: &dyn Error) -> String {
 
 /// Returns the kind of the cause that a disk or a server is full. `None` if it is another cause.
 fn full_disk(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
-    let mut causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.find_map(|cause| {
+    causes(error).find_map(|cause| {
         let kind = cause.downcast_ref::<io::Error>()?.kind();
         matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded).then_some(kind)
+    })
+}
+
+/// Whether a server of S3 did not respond.
+fn is_unreachable(error: &(dyn Error + 'static)) -> bool {
+    use HttpErrorKind::{Connect, Interrupted, Request, Timeout};
+    causes(error).any(|cause| {
+        let kind = cause.downcast_ref::<HttpError>().map(HttpError::kind);
+        matches!(kind, Some(Connect | Request | Timeout | Interrupted))
     })
 }
 
@@ -229,5 +262,5 @@ async fn limited<T>(
     limit: Duration,
     operation: impl Future<Output = Result<T, BlobError>>,
 ) -> Result<T, BlobError> {
-    timeout(limit, operation).await.unwrap_or(Err(BlobError::TimedOut(limit)))
+    timeout(limit, operation).await.unwrap_or_else(|source| Err(BlobError::TimedOut { limit, source }))
 }

@@ -5,7 +5,7 @@ use protocol::{ConversationId, UserId};
 use tokio_postgres::Row;
 
 use super::{Database, stored};
-use crate::audit_row::{ActorRow, REMOVAL_INTERVAL, max_by_kind};
+use crate::audit_row::{ActorRow, is_removal_due, max_by_kind};
 use crate::postgres::database::Parameters;
 use crate::postgres::read::BoxError;
 
@@ -19,7 +19,8 @@ const APPEND_ALL: &str = "
     SELECT at_ms, actor, user_name, key, address, action, conversation, status
     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[])
         WITH ORDINALITY AS entry (at_ms, actor, user_name, key, address, action, conversation, status, position)
-    ORDER BY position";
+    ORDER BY position
+    RETURNING number";
 
 const REMOVE: &str = "
     DELETE FROM audit WHERE (actor = 'unknown') = $1 AND number <= (
@@ -53,14 +54,15 @@ pub(super) async fn append(database: &Database, entry: &AuditEntry, max: u64) ->
             ],
         )
         .await?;
-    let number: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-    if number % REMOVAL_INTERVAL == 0 {
-        remove_oldest(database, max).await?;
-    }
-    Ok(())
+    remove_if_due(database, &rows, max).await
 }
 
-async fn remove_oldest(database: &Database, max: u64) -> Result<(), BoxError> {
+/// Removes the oldest entries after some were appended with these numbers, if it is time.
+async fn remove_if_due(database: &Database, appended: &[Row], max: u64) -> Result<(), BoxError> {
+    let last: i64 = appended.last().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+    if !is_removal_due(last, appended.len()) {
+        return Ok(());
+    }
     for (is_unknown, max) in max_by_kind(max) {
         database.query(REMOVE, &[&is_unknown, &max]).await?;
     }
@@ -85,8 +87,8 @@ pub(super) async fn append_all(
     let statuses: Vec<_> = entries.iter().map(|entry| entry.status.map(i32::from)).collect();
     let parameters: Parameters<'_> =
         &[&times, &kinds, &users, &keys, &addresses, &actions, &conversations, &statuses];
-    database.query_once(APPEND_ALL, parameters).await?;
-    remove_oldest(database, max).await
+    let rows = database.query_once(APPEND_ALL, parameters).await?;
+    remove_if_due(database, &rows, max).await
 }
 
 pub(super) async fn read_after(
