@@ -12,7 +12,7 @@ use crate::{Claim, Conversations, ConversationsError, HostError};
 /// Number of events per read of another store.
 const PAGE_SIZE: usize = 32;
 
-/// Size at which events are appended, in bytes of JSON. Logs that are smaller are appended at once.
+/// Size at which events are appended, in bytes of JSON. Smaller logs are appended in one batch.
 const MAX_BATCH_BYTES: usize = if cfg!(test) { 3_000 } else { 32 << 20 };
 
 /// The events of a log that is copied, from the first on. Used by one task.

@@ -112,9 +112,7 @@ impl PendingEntry {
             self.log.append(AuditEntry { conversation, status: Some(status.as_u16()), ..entry }).await;
         }
     }
-}
 
-impl PendingEntry {
     /// Appends nothing: the action is recorded elsewhere.
     pub(crate) fn cancel(mut self) {
         self.entry = None;

@@ -49,6 +49,10 @@ impl Default for ClientEvents {
 impl ClientEvents {
     /// Returns an event as clients see it. `None` if they do not.
     pub(crate) fn json(&self, event: &Arc<Event>) -> Option<Arc<RawValue>> {
+        if Arc::strong_count(event) == 1 {
+            // It was read from the store for one stream.
+            return view::event_json(event).map(Arc::from);
+        }
         let key = Arc::as_ptr(event).addr();
         if let Some(cached) = self.0.get(&key) {
             return cached.json;

@@ -1,4 +1,5 @@
-//! Request bodies with a minimum rate: one that stalls, or arrives a byte at a time, fails.
+//! Request bodies with a minimum rate: one that stalls, or arrives a byte at a time, fails. Only the time counts in which the server
+//! waits for the client.
 //!
 //! Not only tower-http's timeout of bodies, which starts again with each byte.
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
 use futures_util::{StreamExt as _, stream};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 /// Maximum time without a byte, and until the rate is measured.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,15 +22,15 @@ pub(crate) fn paced(body: Body) -> Body {
     if body.is_end_stream() {
         return body;
     }
-    let (frames, started) = (body.into_data_stream(), Instant::now());
-    Body::from_stream(stream::try_unfold((frames, 0), move |(mut frames, bytes)| async move {
-        let rate = started + STALL_TIMEOUT + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
-        let deadline = rate.min(Instant::now() + STALL_TIMEOUT);
-        match timeout_at(deadline, frames.next()).await {
+    let start = (body.into_data_stream(), 0, Duration::ZERO);
+    Body::from_stream(stream::try_unfold(start, |(mut frames, bytes, waited)| async move {
+        let max_wait = STALL_TIMEOUT + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
+        let started = Instant::now();
+        match timeout(STALL_TIMEOUT.min(max_wait.saturating_sub(waited)), frames.next()).await {
             Ok(None) => Ok(None),
             Ok(Some(Ok(frame))) => {
-                let bytes = bytes + frame.len() as u64;
-                Ok(Some((frame, (frames, bytes))))
+                let next = (frames, bytes + frame.len() as u64, waited + started.elapsed());
+                Ok(Some((frame, next)))
             }
             Ok(Some(Err(error))) => Err(io::Error::other(error)),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the body arrives too slowly")),
@@ -75,5 +76,15 @@ mod tests {
             assert!(is_too_slow(&error), "{error:?}");
             assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_of_a_slow_reader_does_not_count() {
+        let mut frames = paced(slow(10, Duration::from_millis(20))).into_data_stream();
+        for _ in 0..10 {
+            sleep(Duration::from_mins(1)).await;
+            frames.next().await.unwrap().unwrap();
+        }
+        assert!(frames.next().await.is_none());
     }
 }

@@ -134,7 +134,7 @@ async fn fill(home: &Home) {
 }
 
 #[tokio::test]
-async fn sockets_that_never_read_hold_up_nobody() {
+async fn sockets_that_never_read_delay_no_other_client() {
     let home = Home::new();
     fill(&home).await;
     let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);

@@ -1,4 +1,4 @@
-//! A database that is away for a while.
+//! A database that is unavailable for a while.
 
 use reqwest::{Method, StatusCode};
 use rustix::process::Signal;

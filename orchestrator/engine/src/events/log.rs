@@ -17,8 +17,9 @@ use super::{EventStore, StoreError};
 /// Number of events per read from the store. Large enough to be worth a query, and bounds the memory of a reader.
 const PAGE_SIZE: usize = 256;
 
-/// Number of the latest events that readers share. The views of the agents have most of them anyway.
-const MAX_RECENT: usize = 256;
+/// Number of the latest events that readers share. One that is further behind reads the store. Bounds the memory of events that the
+/// agent no longer has.
+const MAX_RECENT: usize = 64;
 
 /// Number of pages that are read concurrently when a log is opened. Parsing dominates, so this uses all idle CPUs.
 const READ_AHEAD: usize = 4;

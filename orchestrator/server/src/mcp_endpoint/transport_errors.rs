@@ -25,7 +25,7 @@ pub(super) async fn to_protocol_errors(request: Request, next: Next) -> Response
     let request = if request.method() == Method::POST {
         let (parts, body) = match read_body(request).await {
             Ok(read) => read,
-            Err(error) => return error.into_response(),
+            Err(error) => return to_response(error.status_code(), INVALID_REQUEST, &error.to_string()),
         };
         if has_json && serde_json::from_slice::<IgnoredAny>(&body).is_err() {
             return to_response(StatusCode::BAD_REQUEST, PARSE_ERROR, "the body is not JSON");

@@ -95,9 +95,9 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .nest("/v1", openai)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        // Also bounds the time of those that socket.io reads.
-        .layer(MapRequestBodyLayer::new(paced_body::paced))
         .layer(socket_io::layer(&state))
+        // Outside of socket.io, whose requests do not reach the routes.
+        .layer(MapRequestBodyLayer::new(paced_body::paced))
         .layer(from_fn_with_state(Arc::clone(&state), socket_sessions::require_owner))
         .layer(from_fn_with_state(Arc::clone(&state), other_hosts::forward))
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_socket_key))
