@@ -1,21 +1,41 @@
 //! Standard error for the log and for messages to the user. Redacts secrets and escapes C1 controls and format characters.
 //!
-//! The redactor is a global, because a log line may come from any module or library. A server replaces it when a user's secrets
-//! are used.
+//! The redactors are global, because a log line may come from any module or library: that of the configuration, and on a server
+//! those of the conversations.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::{PoisonError, RwLock};
 
-use engine::secrets::Redactor;
+use engine::secrets::{Redactor, WeakRedactor};
 
 use crate::terminal_text::escape_controls;
 
-static REDACTOR: RwLock<Option<Redactor>> = RwLock::new(None);
+static REDACTORS: RwLock<Redactors> = RwLock::new(Redactors { own: None, shared: Vec::new() });
 
-/// Sets or replaces the redactor.
+struct Redactors {
+    /// That of the configuration.
+    own: Option<Redactor>,
+    /// Those of conversations, of which some may have ended.
+    shared: Vec<WeakRedactor>,
+}
+
+/// Sets the redactor of the configuration.
 pub(crate) fn set_redactor(redactor: Redactor) {
-    *REDACTOR.write().unwrap_or_else(PoisonError::into_inner) = Some(redactor);
+    REDACTORS.write().unwrap_or_else(PoisonError::into_inner).own = Some(redactor);
+}
+
+/// Adds a redactor that is used while others hold it.
+pub(crate) fn add_redactor(redactor: WeakRedactor) {
+    let shared = &mut REDACTORS.write().unwrap_or_else(PoisonError::into_inner).shared;
+    shared.retain(|other| other.upgrade().is_some());
+    shared.push(redactor);
+}
+
+/// Returns the redactors in use.
+fn redactors() -> Vec<Redactor> {
+    let Redactors { own, shared } = &*REDACTORS.read().unwrap_or_else(PoisonError::into_inner);
+    own.iter().cloned().chain(shared.iter().filter_map(WeakRedactor::upgrade)).collect()
 }
 
 /// Writer to standard error. Each call writes whole lines.
@@ -28,8 +48,10 @@ impl Write for RedactedStderr {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let text = String::from_utf8_lossy(bytes);
-        let redactor = REDACTOR.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let text = redactor.as_ref().map_or(Cow::Borrowed(&*text), |redactor| redactor.text(&text));
+        let text = redactors().iter().fold(text, |text, redactor| match redactor.text(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(redacted) => redacted.into(),
+        });
         io::stderr().lock().write_all(escape_controls(&text).as_bytes())
     }
 

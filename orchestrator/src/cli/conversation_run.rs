@@ -96,7 +96,7 @@ impl ConversationRun<'_> {
         let Self { id, config, .. } = *self;
         let spec = compose::conversation_spec(config, id, started);
         trusted_config::check_sandbox(config, &spec)?;
-        let parts = compose::parts(config, self.state_dir, models, agent, spec)?;
+        let parts = compose::parts(config, self.state_dir, models, agent, spec, compose::redactor(config)?)?;
         for problem in parts.memory.iter().flat_map(Memory::problems) {
             print::warning(&problem.to_string());
         }

@@ -17,14 +17,14 @@ use protocol::record::ConversationStarted;
 use protocol::{ConversationId, UserId};
 use secrecy::SecretString;
 
+use super::shared_redactors::SharedRedactors;
 use super::{
     CallMode, Models, StateDir, UserConfigs, agent, clone_url, confirmation_policy, conversation_spec,
-    host_error, parts, provider, redactor, restore_settings, started, stored_model_name,
+    host_error, parts, provider, restore_settings, started, stored_model_name,
 };
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::UsageError;
 use crate::metrics::Metrics;
-use crate::redacted_stderr;
 use crate::workspace::{self, WorkspaceFolder};
 use crate::writable;
 
@@ -35,6 +35,7 @@ pub(crate) struct ConfiguredFactory {
     profiles: Arc<UserProfiles>,
     state_dir: StateDir,
     metrics: Arc<Metrics>,
+    redactors: SharedRedactors,
 }
 
 impl ConfiguredFactory {
@@ -44,7 +45,7 @@ impl ConfiguredFactory {
         state_dir: StateDir,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { configs, profiles, state_dir, metrics }
+        Self { configs, profiles, state_dir, metrics, redactors: SharedRedactors::default() }
     }
 
     /// Loads what the owner of a conversation has stored.
@@ -55,7 +56,7 @@ impl ConfiguredFactory {
         })
     }
 
-    fn new_conversation(
+    async fn new_conversation(
         &self,
         mut config: Config,
         tokens: &BTreeMap<GitProvider, GitToken>,
@@ -87,12 +88,12 @@ impl ConfiguredFactory {
         let started =
             ConversationStarted { git_provider, trigger, ..started(&config, &folder, setup, model)? };
         let agent = task.agent(agent(&config)?);
-        let mut parts = self.parts(&config, &id, &started, agent, 0)?;
+        let mut parts = self.parts(&config, &id, &started, agent, 0).await?;
         parts.memory = parts.memory.map(|memory| memory.with_instructions(instructions.unwrap_or_default()));
         Ok(NewConversation { started, parts, title: request.title, task })
     }
 
-    fn stored_conversation(
+    async fn stored_conversation(
         &self,
         mut config: Config,
         stored: &mut StoredConversation,
@@ -115,11 +116,11 @@ impl ConfiguredFactory {
             }
         }
         let answered = stored.state.iterations as usize;
-        let parts = self.parts(&config, &id, &started, agent(&config)?, answered)?;
+        let parts = self.parts(&config, &id, &started, agent(&config)?, answered).await?;
         Ok(ComposedConversation { parts, confirmation: confirmation_policy(&config.security) })
     }
 
-    fn parts(
+    async fn parts(
         &self,
         config: &Config,
         id: &ConversationId,
@@ -127,7 +128,7 @@ impl ConfiguredFactory {
         agent: Arc<dyn Agent>,
         answered: usize,
     ) -> anyhow::Result<ConversationParts> {
-        redacted_stderr::set_redactor(redactor(config)?);
+        let redactor = self.redactors.get(config).await?;
         let mode = CallMode::Metered(self.metrics.models().clone());
         let models = Models::new(config, answered, mode)?;
         let spec = conversation_spec(config, id, started);
@@ -137,7 +138,7 @@ impl ConfiguredFactory {
                 format!("the sandbox could write {}, which this machine trusts", file.file.path.display());
             return Err(UsageError(text).into());
         }
-        let parts = parts(config, &self.state_dir, &models, agent, spec)?;
+        let parts = parts(config, &self.state_dir, &models, agent, spec, redactor)?;
         Ok(ConversationParts { provider: self.metrics.provider(Arc::clone(&parts.provider)), ..parts })
     }
 }
@@ -151,7 +152,7 @@ impl ConversationFactory for ConfiguredFactory {
     ) -> Result<NewConversation, HostError> {
         let profile = self.profile(request.owner.as_ref()).await?;
         let config = self.configs.for_new(&profile, request.agent.as_deref())?;
-        self.new_conversation(config, &profile.git_tokens, claim, request).map_err(host_error)
+        self.new_conversation(config, &profile.git_tokens, claim, request).await.map_err(host_error)
     }
 
     async fn compose_stored(
@@ -160,7 +161,7 @@ impl ConversationFactory for ConfiguredFactory {
     ) -> Result<ComposedConversation, HostError> {
         let ConversationStarted { agent, model, owner, .. } = &stored.started;
         let config = self.configs.for_stored(&self.profile(owner.as_ref()).await?, agent, model)?;
-        self.stored_conversation(config, stored).map_err(host_error)
+        self.stored_conversation(config, stored).await.map_err(host_error)
     }
 
     fn provider(&self, runtime: &str) -> Result<Arc<dyn SandboxProvider>, HostError> {

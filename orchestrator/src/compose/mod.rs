@@ -14,6 +14,7 @@ mod sandboxes;
 mod secrets;
 mod security;
 mod server_key;
+mod shared_redactors;
 mod state_dir;
 mod stores;
 mod tool_servers;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use conversations::ConversationParts;
 use engine::agent::{Agent, Team, TeamMember};
 use engine::sandbox::SandboxSpec;
+use engine::secrets::Redactor;
 use protocol::ConversationId;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 
 use super::{
     Models, StateDir, agent as configured_agent, browsing_provider, condenser, confirmation_policy, memory,
-    redactor, registry, security_analyzer, spec, tool_servers,
+    registry, security_analyzer, spec, tool_servers,
 };
 use crate::config::Config;
 use crate::exit::UsageError;
@@ -66,9 +67,9 @@ pub(crate) fn parts(
     models: &Models,
     agent: Arc<dyn Agent>,
     spec: SandboxSpec,
+    redactor: Redactor,
 ) -> anyhow::Result<ConversationParts> {
     let analyzer = security_analyzer(&config.security)?;
-    let redactor = redactor(config)?;
     Ok(ConversationParts {
         own: member(config, models, agent)?,
         team: team(config, models)?,

@@ -24,7 +24,7 @@ const MIN_RECORDED_KEY_LENGTH: usize = 8;
 
 /// Redactor of every secret of the configuration, including API keys.
 pub(crate) fn redactor(config: &Config) -> anyhow::Result<Redactor> {
-    redactor_with_min_key_length(config, MIN_KEY_LENGTH)
+    RedactedSecrets::new(config).redactor()
 }
 
 /// Redaction of recorded model calls. `conversation` is replaced too, if the calls can be replayed in another one.
@@ -33,29 +33,47 @@ pub(super) fn recording_redaction(
     conversation: Option<&ConversationId>,
 ) -> anyhow::Result<RecordingRedaction> {
     Ok(RecordingRedaction {
-        redactor: redactor_with_min_key_length(config, MIN_RECORDED_KEY_LENGTH)?,
+        redactor: RedactedSecrets::with_min_key_length(config, MIN_RECORDED_KEY_LENGTH).redactor()?,
         placeholders: registry(&config.secrets).placeholders(),
         conversation: conversation.cloned(),
     })
 }
 
-fn redactor_with_min_key_length(config: &Config, min_key_length: usize) -> anyhow::Result<Redactor> {
-    let keys: [(&str, &Option<SecretString>); 3] = [
-        ("sandbox.api_key", &config.sandbox.remote.api_key),
-        ("sandbox.remote_server_key", &config.sandbox.remote.server_key),
-        ("security.security_analyzer_key", &config.security.analyzer_key),
-    ];
-    let model_keys = config.llms().map(|llm| ("llm.api_key", &llm.provider.api_key));
-    let keys = keys.into_iter().chain(model_keys).filter_map(|(name, key)| Some((name, key.as_ref()?)));
-    let server_keys = config.agents().flat_map(|agent| &agent.mcp_servers).flat_map(McpServer::secrets);
-    let store_keys = config.store.s3_secrets().map(|key| ("store", key));
-    let repository_keys = workspace::credentials(&config.workspace);
-    let keys = keys.chain(store_keys);
-    let keys = keys.chain(server_keys.map(|key| ("mcp", key)));
-    let keys = keys.chain(repository_keys.iter().map(|key| ("repository", key)));
-    let keys = keys.filter(|(_, key)| key.expose_secret().len() >= min_key_length);
-    let named = config.secrets.iter().map(|(name, secret)| (name.as_str(), &secret.value));
-    Ok(Redactor::new(named.chain(keys)).map_err(|error| UsageError(error.to_string()))?)
+/// The values that are redacted, with names for errors.
+pub(super) struct RedactedSecrets(Vec<(String, SecretString)>);
+
+impl RedactedSecrets {
+    pub(super) fn new(config: &Config) -> Self {
+        Self::with_min_key_length(config, MIN_KEY_LENGTH)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &SecretString)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Builds the redactor.
+    pub(super) fn redactor(&self) -> anyhow::Result<Redactor> {
+        Ok(Redactor::new(self.iter()).map_err(|error| UsageError(error.to_string()))?)
+    }
+
+    fn with_min_key_length(config: &Config, min_key_length: usize) -> Self {
+        let keys: [(&str, &Option<SecretString>); 3] = [
+            ("sandbox.api_key", &config.sandbox.remote.api_key),
+            ("sandbox.remote_server_key", &config.sandbox.remote.server_key),
+            ("security.security_analyzer_key", &config.security.analyzer_key),
+        ];
+        let model_keys = config.llms().map(|llm| ("llm.api_key", &llm.provider.api_key));
+        let keys = keys.into_iter().chain(model_keys).filter_map(|(name, key)| Some((name, key.as_ref()?)));
+        let server_keys = config.agents().flat_map(|agent| &agent.mcp_servers).flat_map(McpServer::secrets);
+        let store_keys = config.store.s3_secrets().map(|key| ("store", key));
+        let repository_keys = workspace::credentials(&config.workspace);
+        let keys = keys.chain(store_keys);
+        let keys = keys.chain(server_keys.map(|key| ("mcp", key)));
+        let keys = keys.chain(repository_keys.iter().map(|key| ("repository", key)));
+        let keys = keys.filter(|(_, key)| key.expose_secret().len() >= min_key_length);
+        let named = config.secrets.iter().map(|(name, secret)| (name.as_str(), &secret.value));
+        Self(named.chain(keys).map(|(name, value)| (name.to_owned(), value.clone())).collect())
+    }
 }
 
 /// Provider of sandboxes that get the secrets they use, and whose output is redacted.

@@ -1,6 +1,6 @@
 //! Bounds of what a user may store. No error quotes a value.
 
-use engine::secrets::{Redactor, Secret};
+use engine::secrets::{self, Secret};
 use protocol::client_api::{GitTokensRequest, UserSettings};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
@@ -22,6 +22,9 @@ const MAX_NAME_BYTES: usize = 128;
 
 /// Maximum number of secrets. A conversation has room for those of the operator too.
 const MAX_SECRETS: usize = 128;
+
+/// Maximum length of all secrets of a user, in bytes. Room for a hundred tokens and a few private keys.
+const MAX_TOTAL_BYTES: usize = 32 << 10;
 
 /// Variables without which commands no longer run.
 const RESERVED_NAMES: [&str; 7] = ["ENV", "HOME", "IFS", "PATH", "PROMPT_COMMAND", "PS1", "SHELL"];
@@ -79,18 +82,23 @@ pub(super) fn check_secret(name: &str, secret: &Secret) -> Result<(), InvalidSet
     if secret.description.len() > MAX_TEXT_BYTES {
         return Err(too_long("description", MAX_TEXT_BYTES));
     }
-    // Before the redactor is built, which takes a second for the longest one.
     if secret.value.expose_secret().len() > MAX_KEY_BYTES {
         return Err(too_long("value", MAX_KEY_BYTES));
     }
-    let redactor = Redactor::new([(name, &secret.value)]);
-    redactor.map(drop).map_err(|error| InvalidSetting::new("value", error.to_string()))
+    secrets::check_secret(name, &secret.value)
+        .map_err(|error| InvalidSetting::new("value", error.to_string()))
 }
 
-pub(super) fn check_secret_count(profile: &UserProfile) -> Result<(), ProfileError> {
-    match profile.secrets.len() {
-        0..=MAX_SECRETS => Ok(()),
-        _ => Err(InvalidSetting::new("name", format!("there are {MAX_SECRETS} secrets already")).into()),
+/// Checks what a user's secrets have together, because all text is searched for all their spellings.
+pub(super) fn check_all_secrets(profile: &UserProfile) -> Result<(), ProfileError> {
+    let total_bytes: usize = profile.secrets.values().map(|secret| secret.value.expose_secret().len()).sum();
+    if profile.secrets.len() > MAX_SECRETS {
+        Err(InvalidSetting::new("name", format!("there are {MAX_SECRETS} secrets already")).into())
+    } else if total_bytes > MAX_TOTAL_BYTES {
+        let problem = format!("all secrets together have more than {} KiB", MAX_TOTAL_BYTES >> 10);
+        Err(InvalidSetting::new("value", problem).into())
+    } else {
+        Ok(())
     }
 }
 

@@ -1,40 +1,102 @@
 //! Searches bytes for a set of spellings, in one pass.
+//!
+//! The automaton has only the starts of long spellings, which are compared where their start occurs: it would take a hundred
+//! megabytes for a few long values.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 
-/// Maximum total length of the spellings for a DFA, in bytes. It takes half a KiB for each of them.
+/// Length up to which a spelling is in the automaton, in bytes. Most are shorter.
+const MAX_START: usize = 64;
+
+/// Maximum total length of the starts for a DFA, in bytes. It takes half a KiB for each of them.
 const MAX_DFA_BYTES: usize = 32 << 10;
 
 pub(super) struct SpellingFinder {
     automaton: AhoCorasick,
+    /// The patterns of the automaton.
+    starts: Vec<SpellingStart>,
     /// Sorted, to find those with a given prefix.
     spellings: Vec<Vec<u8>>,
     longest: usize,
 }
 
+/// The start that some spellings have in common.
+struct SpellingStart {
+    /// These spellings, the longest first.
+    spellings: Vec<usize>,
+    /// The longest other start that this one begins with.
+    shorter: Option<usize>,
+}
+
 impl SpellingFinder {
     /// Builds the automaton. `None` if the spellings are too long for it.
-    pub(super) fn new(mut spellings: Vec<Vec<u8>>) -> Option<Self> {
+    pub(super) fn new(spellings: Vec<Vec<u8>>) -> Option<Self> {
+        Self::with_max_start(spellings, MAX_START)
+    }
+
+    fn with_max_start(mut spellings: Vec<Vec<u8>>, max_start: usize) -> Option<Self> {
         spellings.sort();
         spellings.dedup();
         let longest = spellings.iter().map(Vec::len).max().unwrap_or(0);
-        let length: usize = spellings.iter().map(Vec::len).sum();
+        let (mut patterns, mut starts) = (Vec::<&[u8]>::new(), Vec::<SpellingStart>::new());
+        for (index, spelling) in spellings.iter().enumerate() {
+            let pattern = spelling.get(..max_start).unwrap_or(spelling);
+            if patterns.last() != Some(&pattern) {
+                // As they are sorted, the one before begins with all shorter starts of this one, or is one.
+                let mut shorter = starts.len().checked_sub(1);
+                while let Some(other) = shorter
+                    && !patterns.get(other).is_some_and(|other| pattern.starts_with(other))
+                {
+                    shorter = starts.get(other).and_then(|other| other.shorter);
+                }
+                patterns.push(pattern);
+                starts.push(SpellingStart { spellings: Vec::new(), shorter });
+            }
+            if let Some(start) = starts.last_mut() {
+                start.spellings.push(index);
+            }
+        }
+        let length: usize = patterns.iter().map(|pattern| pattern.len()).sum();
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .kind((length > MAX_DFA_BYTES).then_some(AhoCorasickKind::ContiguousNFA))
-            .build(&spellings)
+            .build(&patterns)
             .ok()?;
-        Some(Self { automaton, spellings, longest })
+        for start in &mut starts {
+            start.spellings.sort_by_key(|index| Reverse(spellings.get(*index).map(Vec::len)));
+        }
+        Some(Self { automaton, starts, spellings, longest })
     }
 
     pub(super) fn count(&self) -> usize {
         self.spellings.len()
     }
 
+    /// Returns the ranges of spellings, the leftmost and of those the longest, without overlap.
     pub(super) fn find(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
-        self.automaton.find_iter(bytes).map(|found| found.range())
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            loop {
+                let found = self.automaton.find(Input::new(bytes).range(from..))?;
+                let rest = bytes.get(found.start()..).unwrap_or_default();
+                if let Some(length) = self.longest_at(rest, found.pattern().as_usize()) {
+                    from = found.start() + length;
+                    return Some(found.start()..from);
+                }
+                from = found.start() + 1;
+            }
+        })
+    }
+
+    /// Returns the length of the longest spelling at the start of `bytes`, which begin with a pattern.
+    fn longest_at(&self, bytes: &[u8], pattern: usize) -> Option<usize> {
+        let starts = std::iter::successors(self.starts.get(pattern), |start| self.starts.get(start.shorter?));
+        let spellings =
+            starts.flat_map(|start| &start.spellings).filter_map(|index| self.spellings.get(*index));
+        spellings.filter(|spelling| bytes.starts_with(spelling)).map(Vec::len).next()
     }
 
     /// Returns the start of the first spelling that may continue beyond the end of `bytes`, or the end if there is none.
@@ -46,5 +108,27 @@ impl SpellingFinder {
             self.spellings.get(next).is_some_and(|spelling| spelling.starts_with(rest))
         };
         (from..bytes.len()).find(starts_spelling).unwrap_or(bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn starts_of_spellings_find_the_same_as_whole_ones(
+            spellings in prop::collection::vec("[ab]{1,12}", 1..12),
+            text in "[ab]{0,80}",
+            max_start in 1..6_usize,
+        ) {
+            let whole = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&spellings).unwrap();
+            let expected: Vec<_> = whole.find_iter(&text).map(|found| found.range()).collect();
+            let spellings = spellings.into_iter().map(String::into_bytes).collect();
+            let finder = SpellingFinder::with_max_start(spellings, max_start).unwrap();
+            prop_assert_eq!(finder.find(text.as_bytes()).collect::<Vec<_>>(), expected);
+        }
     }
 }

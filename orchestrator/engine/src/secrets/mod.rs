@@ -23,7 +23,7 @@ pub use guarded_provider::GuardedProvider;
 pub use guarded_store::GuardedStore;
 pub use guarded_tool_servers::GuardedToolServers;
 pub use placeholders::Placeholders;
-pub use redactor::{REDACTED, Redactor};
+pub use redactor::{REDACTED, Redactor, WeakRedactor};
 pub use registry::{Secret, SecretRegistry};
 pub use stream::StreamRedactor;
 
@@ -35,6 +35,9 @@ const MIN_SECRET_BYTES: usize = 6;
 
 /// Maximum length of a value, in bytes: a hundred times a long key.
 const MAX_SECRET_BYTES: usize = 64 << 10;
+
+/// Maximum length of all values, in bytes. Their spellings take a thousand times as much at most.
+const MAX_TOTAL_BYTES: usize = 256 << 10;
 
 /// Maximum number of secrets of a conversation, because all text is searched for all their spellings.
 const MAX_SECRETS: usize = 256;
@@ -74,18 +77,31 @@ impl Redactor {
     pub fn new<'a>(
         secrets: impl IntoIterator<Item = (&'a str, &'a SecretString)>,
     ) -> Result<Self, SecretError> {
-        let mut spellings = Spellings::default();
+        let (mut spellings, mut total) = (Spellings::default(), 0);
         for (count, (name, value)) in secrets.into_iter().enumerate() {
-            let name = || name.to_owned();
-            match value.expose_secret() {
-                _ if count == MAX_SECRETS => return Err(SecretError::TooMany),
-                value if value.len() < MIN_SECRET_BYTES => {
-                    return Err(SecretError::TooShort { name: name() });
-                }
-                value if value.len() > MAX_SECRET_BYTES => return Err(SecretError::TooLong { name: name() }),
-                value => spellings.add(value),
+            if count == MAX_SECRETS {
+                return Err(SecretError::TooMany);
             }
+            check_secret(name, value)?;
+            total += value.expose_secret().len();
+            if total > MAX_TOTAL_BYTES {
+                return Err(SecretError::TooLarge);
+            }
+            spellings.add(value.expose_secret());
         }
         Self::from_spellings(spellings).ok_or(SecretError::TooLarge)
+    }
+}
+
+/// Checks that a value can be redacted.
+///
+/// # Errors
+/// [`SecretError::TooShort`] or [`SecretError::TooLong`].
+pub fn check_secret(name: &str, value: &SecretString) -> Result<(), SecretError> {
+    let name = || name.to_owned();
+    match value.expose_secret().len() {
+        length if length < MIN_SECRET_BYTES => Err(SecretError::TooShort { name: name() }),
+        length if length > MAX_SECRET_BYTES => Err(SecretError::TooLong { name: name() }),
+        _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use protocol::{Event, EventError, Observation};
 use serde_json::Value;
@@ -21,6 +21,10 @@ pub struct Redactor {
     /// `None` if there are no secrets.
     pub(super) known: Option<Arc<SpellingIndex>>,
 }
+
+/// A [`Redactor`] while others hold it.
+#[derive(Clone)]
+pub struct WeakRedactor(Weak<SpellingIndex>);
 
 pub(super) struct SpellingIndex {
     /// Spellings without line breaks.
@@ -81,6 +85,11 @@ impl Redactor {
         Some(Self { known: Some(Arc::new(known)) })
     }
 
+    /// Returns the same redactor without holding it.
+    pub fn downgrade(&self) -> WeakRedactor {
+        WeakRedactor(self.known.as_ref().map_or_else(Weak::new, Arc::downgrade))
+    }
+
     /// Redacts a text.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.bytes(text.as_bytes()) {
@@ -138,6 +147,13 @@ impl Redactor {
         let value = serde_json::to_value(&observation)?;
         let redacted = self.json(value.clone());
         if redacted == value { Ok(observation) } else { serde_json::from_value(redacted) }
+    }
+}
+
+impl WeakRedactor {
+    /// Returns the redactor. `None` if nobody holds it, or it has no secrets.
+    pub fn upgrade(&self) -> Option<Redactor> {
+        Some(Redactor { known: Some(self.0.upgrade()?) })
     }
 }
 

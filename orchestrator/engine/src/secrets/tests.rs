@@ -150,7 +150,20 @@ fn values_of_unsuitable_length_are_rejected() {
     assert!(of(&"x".repeat(MAX_SECRET_BYTES + 1)).is_err());
     let value = SecretString::from("a value");
     assert_eq!(Redactor::new(vec![("N", &value); MAX_SECRETS + 1]).map(drop), Err(SecretError::TooMany));
+    let long = SecretString::from("x".repeat(MAX_SECRET_BYTES));
+    assert_eq!(Redactor::new(vec![("N", &long); 5]).map(drop), Err(SecretError::TooLarge));
     assert_eq!(Redactor::new(vec![]).unwrap().text(VALUE), VALUE);
+}
+
+/// Also where another spelling starts within it.
+#[test]
+fn long_values_are_redacted_as_a_whole() {
+    let value = format!("start of a value, {}", "\\\"'".repeat(4 << 10));
+    let redactor = Redactor::new([("LONG", &SecretString::from(value.as_str()))]).unwrap();
+    let json = serde_json::to_string(&value).unwrap();
+    assert_eq!(redactor.text(&format!("{value} {json}")), format!("{REDACTED} \"{REDACTED}\""));
+    let cut = &value[..value.len() - 1];
+    assert_eq!(redactor.text(cut), cut);
 }
 
 proptest! {
