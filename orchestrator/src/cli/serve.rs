@@ -275,7 +275,7 @@ fn git_client(addresses: AddressPolicy, apis: Vec<BaseUrl>) -> anyhow::Result<Gi
 /// Values of settings that clients can choose.
 fn choices(configs: &UserConfigs) -> Choices {
     Choices {
-        models: configs.models(),
+        models: configs.offered_models(),
         agents: configs.agents(),
         security_analyzers: configs.security_analyzers(),
     }

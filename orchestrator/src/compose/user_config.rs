@@ -17,7 +17,8 @@ use protocol::client_api::git::GitProvider;
 use protocol::risk::ConfirmationPolicy;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::model::SCRIPTED;
+use super::model::{SCRIPTED, is_scripted_name};
+use super::user_model::OPERATORS_MODEL;
 use super::{confirmation_policy, provider_models, user_model};
 use crate::config::{AnalyzerChoice, Config, LlmSettings, SecuritySettings, WorkspaceSettings};
 
@@ -47,6 +48,13 @@ impl UserConfigs {
     /// The operator's configuration.
     pub(super) fn operators(&self) -> &Config {
         &self.operators
+    }
+
+    /// Names of the models that users can choose.
+    pub(crate) fn offered_models(&self) -> Vec<String> {
+        let name = |model: String| if is_scripted_name(&model) { OPERATORS_MODEL.to_owned() } else { model };
+        let models: BTreeSet<_> = self.models().into_iter().map(name).collect();
+        models.into_iter().collect()
     }
 
     /// Names of the configured models.
@@ -197,14 +205,15 @@ fn lower_limits(config: &mut Config, settings: &UserSettings) {
 /// Adds what the operator has left open. Confirmation that the operator requires stays as it is: an analyzer of the user would
 /// otherwise reduce it.
 fn tighten_security(security: &mut SecuritySettings, settings: &UserSettings) {
-    match confirmation_policy(security) {
-        ConfirmationPolicy::Never => {
-            security.policy = None;
-            security.confirmation_mode = settings.confirmation_mode.unwrap_or(false);
-        }
-        required => security.policy = Some(required),
+    let required = confirmation_policy(security);
+    if required == ConfirmationPolicy::Never {
+        security.policy = None;
+        security.confirmation_mode = settings.confirmation_mode.unwrap_or(false);
+    } else {
+        security.policy = Some(required);
     }
-    if security.analyzer.is_none() {
+    // Without an analyzer, every risk is unknown, and its action is asked about.
+    if security.analyzer.is_none() && required == ConfirmationPolicy::Never {
         security.analyzer = match settings.security_analyzer.as_deref() {
             Some(DECLARED_RISK) => Some(AnalyzerChoice::DeclaredRisk),
             Some(INVARIANT) if security.analyzer_url.is_some() => Some(AnalyzerChoice::Invariant),

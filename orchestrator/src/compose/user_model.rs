@@ -13,6 +13,9 @@ use crate::config::LlmSettings;
 /// A model of OpenAI's wire format, to check an address without a model.
 const ANY_MODEL: &str = "model";
 
+/// Name for users of a model whose own name is a path of this machine: a file with responses.
+pub(super) const OPERATORS_MODEL: &str = "glovebox/scripted";
+
 /// Returns the operator's model with the user's choices. `stored` is the model of a stored conversation, which the user's choice
 /// replaces.
 pub(super) fn choose(
@@ -22,10 +25,14 @@ pub(super) fn choose(
     addresses: &AddressPolicy,
 ) -> Result<LlmSettings, InvalidSetting> {
     if user.llm_model.as_deref().is_some_and(is_scripted_name) {
-        return Err(InvalidSetting::new("llm_model", "a script is the operator's choice"));
+        return Err(InvalidSetting::new(
+            "llm_model",
+            format!("a script is the operator's choice: {OPERATORS_MODEL}"),
+        ));
     }
     let mut chosen = operators.clone();
-    let model = user.llm_model.as_deref().or(stored).map(str::to_owned);
+    let own_choice = user.llm_model.as_deref().filter(|model| *model != OPERATORS_MODEL);
+    let model = own_choice.or(stored).map(str::to_owned);
     chosen.model = model.or_else(|| operators.model.clone());
     let Some(model) = chosen.model.clone().filter(|model| !is_scripted_name(model)) else {
         // Not called, but stored for a model to come.

@@ -228,6 +228,10 @@ async fn model_of_the_settings_is_called() {
 async fn first_look_needs_no_model() {
     let home = Home::new();
     let server = start_without_model(&home, &[]);
+    // V0's page asks for a model before the first conversation. Its name tells no path of this machine.
+    let models = server.get("/api/options/models").await;
+    assert_eq!(models[0], "glovebox/scripted", "{models}");
+    server.post("/api/settings", &json!({"llm_model": models[0]})).await;
     let id = server.create("Hello.").await;
     let events = server.wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
     assert!(events.iter().any(|event| event["observation"] == "run"), "{events:#?}");

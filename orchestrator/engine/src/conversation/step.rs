@@ -178,9 +178,13 @@ impl StepRunner {
         Some([action, observation])
     }
 
-    /// Assesses the action's risk if it can require confirmation. Returns the reason, which is empty if there is none.
+    /// Assesses the action's risk if it can require confirmation. Returns the reason, which is empty if there is none. Without an
+    /// analyzer the risk is unknown, whatever the model declares.
     async fn assess_risk(&self, action: &mut Action, history: &View) -> String {
-        let Some(analyzer) = &self.parts.analyzer else { return String::new() };
+        let Some(analyzer) = &self.parts.analyzer else {
+            action.set_security_risk(SecurityRisk::Unknown);
+            return String::new();
+        };
         if !security::needs_confirmation(ConfirmationPolicy::Always, action) {
             return String::new();
         }

@@ -64,8 +64,8 @@ fn confirmation_of_the_operator_is_never_reduced() {
     assert_eq!(policy("", Some(true), Some("llm")), (high, true));
     assert_eq!(policy("", Some(true), Some("/etc/passwd")), (always, false));
     let operators = "[security]\nconfirmation_mode = true";
-    assert_eq!(policy(operators, Some(false), Some("llm")), (always, true));
-    assert_eq!(policy("[security]\nconfirmation_policy = 'high'", Some(false), None), (high, false));
+    assert_eq!(policy(operators, Some(false), Some("llm")), (always, false));
+    assert_eq!(policy("[security]\nconfirmation_policy = 'high'", Some(false), Some("llm")), (high, false));
     assert_eq!(policy("[security]\nconfirmation_policy = 'never'", Some(true), None), (always, false));
 }
 
