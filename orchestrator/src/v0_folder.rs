@@ -8,7 +8,7 @@ use std::fs::read_dir;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use protocol::{Event, python_json};
+use protocol::{Event, EventBody, python_json};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -92,7 +92,11 @@ pub(crate) fn read(folder: &Path) -> io::Result<V0Conversation> {
 fn parse(text: &[u8]) -> Result<Event, String> {
     let value: Value =
         serde_json::from_slice(&python_json::to_json(text)).map_err(|error| error.to_string())?;
-    Event::from_value(&value).map_err(|error| error.to_string())
+    let event = Event::from_value(&value).map_err(|error| error.to_string())?;
+    match event.body {
+        EventBody::Record(_) => Err("it is a record of Glovebox, which V0 does not write".to_owned()),
+        _ => Ok(event),
+    }
 }
 
 /// Returns the folders in a folder, sorted.

@@ -315,7 +315,16 @@ impl Conversations {
         id: &ConversationId,
         find_provider: &FindProvider<'_>,
     ) -> Result<(), ConversationsError> {
-        let Some(lease) = read_state(self.store.as_ref(), id).await?.lease else { return Ok(()) };
+        let state = match read_state(self.store.as_ref(), id).await {
+            Ok(state) => state,
+            Err(error @ StoreError::Damaged { .. }) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(conversation = %id, error, "a damaged conversation is deleted: a sweep finds its sandbox");
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Some(lease) = state.lease else { return Ok(()) };
         let provider = find_provider(&lease.runtime)?;
         provider.destroy(&lease.sandbox_id).await.map_err(ConversationsError::RemoveSandbox)
     }

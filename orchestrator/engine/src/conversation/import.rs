@@ -21,7 +21,8 @@ pub fn import(
     let record =
         |timestamp, record: Record| Event::new(EventId::FIRST, timestamp, EventSource::Environment, record);
     let mut log = vec![record(first, Record::ConversationStarted(started))];
-    log.extend(events);
+    // A record would be one of Glovebox, with a workspace of this machine for example.
+    log.extend(events.into_iter().filter(|event| !matches!(event.body, EventBody::Record(_))));
     let title = title.map(|title| Record::ConversationTitled(ConversationTitled { title }));
     log.extend(title.map(|title| record(at.clone(), title)));
     let mut log = renumber(log);
@@ -127,6 +128,20 @@ mod tests {
             json!({"observation": "agent_state_changed", "source": "environment", "content": "", "extras": {"agent_state": "finished"}}),
         ]);
         assert_eq!(State::fold(&ended).agent_state, AgentState::Finished);
+    }
+
+    #[test]
+    fn records_are_left_out() {
+        let started = json!({"agent": "A", "model": "m", "max_iterations": 99, "runtime": "local", "workspace": "/root"});
+        let log = import_values(&[
+            json!({"action": "message", "source": "user", "args": {"content": "work"}}),
+            json!({"record": "conversation_started", "source": "environment", "args": started}),
+        ]);
+        let state = State::fold(&log);
+        assert_eq!(
+            state.started.map(|started| (started.max_iterations, started.workspace)),
+            Some((10, None))
+        );
     }
 
     #[test]

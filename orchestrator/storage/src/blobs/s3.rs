@@ -121,10 +121,12 @@ impl BlobBucket {
         read_checked_length(&self.store, &self.path(conversation, reference), reference).await
     }
 
-    /// Checks that the server responds, by listing what a removal would remove.
+    /// Checks that the server responds and lets us delete, with a name that no blob has.
     pub(super) async fn probe(&self, conversation: &ConversationId) -> Result<(), BlobError> {
-        self.store.list(Some(&self.folder(conversation))).next().await.transpose()?;
-        Ok(())
+        match self.store.delete(&self.folder(conversation).join("none")).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     pub(super) async fn remove(&self, conversation: &ConversationId) -> Result<(), BlobError> {
