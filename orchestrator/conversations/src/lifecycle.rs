@@ -267,13 +267,16 @@ impl Conversations {
         self.running.with(id, |running| Ok(running.conversation.resume(ResumeOptions::default())?))?
     }
 
-    /// Sets the title of a running conversation.
+    /// Sets the title of a running conversation. Returns it as it is stored: one line without secrets.
     ///
     /// # Errors
     /// See [`send_message`](Self::send_message).
-    pub fn set_title(&self, id: &ConversationId, title: &str) -> Result<(), ConversationsError> {
-        self.running
-            .with(id, |running| Ok(running.conversation.set_title(&running.redactor.text(title))?))?
+    pub fn set_title(&self, id: &ConversationId, title: &str) -> Result<String, ConversationsError> {
+        self.running.with(id, |running| {
+            let title = first_line(&running.redactor.text(title));
+            running.conversation.set_title(&title)?;
+            Ok(title)
+        })?
     }
 
     /// Sets the title of a conversation that does not run. The composition root redacts no secrets in it.

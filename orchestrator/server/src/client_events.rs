@@ -85,8 +85,11 @@ mod tests {
     fn streams_share_the_json_of_an_event() {
         let events = ClientEvents::default();
         let message = message(1, 10);
-        let (first, second) = (events.json(&message).unwrap(), events.json(&message).unwrap());
-        assert!(Arc::ptr_eq(&first, &second));
+        let json = |event| events.json(event).unwrap();
+        assert!(!Arc::ptr_eq(&json(&message), &json(&message)), "only one stream has the event");
+        let other = Arc::clone(&message);
+        let first = json(&message);
+        assert!(Arc::ptr_eq(&first, &json(&other)));
         assert_eq!(
             serde_json::to_value(&*message).unwrap(),
             first.get().parse::<serde_json::Value>().unwrap()
@@ -100,7 +103,9 @@ mod tests {
         let events = ClientEvents::default();
         for id in 0..700 {
             // Dropped at once, so that addresses would be used again.
-            let json = events.json(&message(id, 40_000)).unwrap();
+            let message = message(id, 40_000);
+            let _other = Arc::clone(&message);
+            let json = events.json(&message).unwrap();
             assert!(json.get().contains(&format!("\"id\":{id},")), "{id}");
             assert!(events.0.weight() <= MAX_BYTES);
         }

@@ -4,7 +4,6 @@
 //! bounds no number of connections. Neither does tower's limit of concurrency know clients.
 
 mod admission;
-mod client_permits;
 mod counted_stream;
 mod descriptors;
 mod handshake;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use accounts::Caller;
 use conversations::{ConversationUpdate, ConversationsError, EventStream};
 use http::StatusCode;
-use protocol::{Action, ConversationId, Event, EventBody, Observation, ObservationKind, Record};
+use protocol::action::ConfirmationState;
+use protocol::{Action, ConversationId, Event, EventBody, EventId, Observation, ObservationKind, Record};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::stream::first_after;
-use crate::{auth, routes};
+use crate::{auth, routes, view};
 
 /// Number of packets that wait for a slow client.
 const MAX_QUEUED_PACKETS: usize = 256;
@@ -198,15 +199,22 @@ async fn send_events(
     mut events: EventStream,
 ) -> Result<(), ConversationsError> {
     let stored = state.conversations.conversations().event_count(id).await?;
-    let mut last_state = None;
+    let (mut last_state, mut awaiting) = (None, None);
     loop {
         let ConversationUpdate::Event(event) = events.next().await? else { continue };
         let message = to_message(state, id, &event);
         let is_replayed = event.id.next().0 < stored;
-        let (held, sent) = if is_state_change(&event) { (message, None) } else { (None, message) };
-        last_state = held.or(last_state);
+        if !is_replayed && awaits_confirmation(state, id, event.id) {
+            // Follows the state, as in V0: its page asks the user when it shows the action.
+            awaiting = message;
+            continue;
+        }
+        let (changed, sent) = if is_state_change(&event) { (message, None) } else { (None, message) };
+        let is_change = changed.is_some();
+        last_state = changed.or(last_state);
         let due = if is_replayed { None } else { last_state.take() };
-        for message in sent.into_iter().chain(due) {
+        let (before, after) = if is_change { (None, awaiting.take()) } else { (awaiting.take(), None) };
+        for message in before.into_iter().chain(sent).chain(due).chain(after) {
             if !send(socket, &message).await {
                 return Ok(());
             }
@@ -233,8 +241,21 @@ fn to_message(state: &ServerState, id: &ConversationId, event: &Arc<Event>) -> O
             kind: ObservationKind::Null(_) | ObservationKind::Recall(_),
             ..
         }) => None,
+        EventBody::Action(_) if awaits_confirmation(state, id, event.id) => {
+            let mut json = view::event(event)?;
+            // V0 has this field in commands and cells only, and its page decides with it whether it asks the user.
+            json["args"]["confirmation_state"] = json!(ConfirmationState::AwaitingConfirmation);
+            to_raw_value(&json).map(Arc::from).ok()
+        }
         _ => state.client_events.json(event),
     }
+}
+
+fn awaits_confirmation(state: &ServerState, id: &ConversationId, action: EventId) -> bool {
+    let running = state.conversations.state(id);
+    running.is_some_and(|state| {
+        state.awaiting_confirmation().is_some_and(|(_, pending)| pending.action == action)
+    })
 }
 
 /// Sends a message, and waits while the queue of a slow client is full. Returns whether the client is still connected.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use accounts::{AccountStore, AuditStore, Authenticator, Caller, Credential};
 use conversations::{ConversationsError, HostedConversations, UserProfiles};
 use git_providers::GitClient;
-use protocol::ConversationId;
+use protocol::{ConversationId, UserId};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ use crate::cached::Cached;
 use crate::client_events::ClientEvents;
 use crate::error::ApiError;
 use crate::failed_attempts::FailedAttempts;
+use crate::keyed_permits::KeyedPermits;
 use crate::rate_limit::RateLimits;
 use crate::resources::{ResourceMeter, Resources};
 use crate::signature::TimedSignatures;
@@ -35,6 +36,9 @@ const OPEN_MEASUREMENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of workspaces that are downloaded concurrently.
 const MAX_DOWNLOADS: usize = 8;
+
+/// The same of one user.
+const MAX_DOWNLOADS_PER_USER: usize = 2;
 
 pub(crate) struct ServerState {
     pub(crate) conversations: Arc<HostedConversations>,
@@ -66,6 +70,8 @@ pub(crate) struct ServerState {
     pub(crate) streams: CancellationToken,
     /// One for each workspace that may be downloaded concurrently, because each occupies a thread.
     pub(crate) downloads: Arc<Semaphore>,
+    /// Those of each user.
+    pub(crate) downloads_by_user: KeyedPermits<UserId>,
     /// Number of open streams and sockets of each conversation that has some. A blocking mutex, because it is never held
     /// across an await.
     connections: Mutex<BTreeMap<ConversationId, usize>>,
@@ -124,6 +130,7 @@ impl ServerState {
             last_request_secs: AtomicU64::new(0),
             streams: CancellationToken::new(),
             downloads: Arc::new(Semaphore::new(MAX_DOWNLOADS)),
+            downloads_by_user: KeyedPermits::new(MAX_DOWNLOADS_PER_USER),
             connections: Mutex::default(),
         }
     }

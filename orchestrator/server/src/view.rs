@@ -4,11 +4,18 @@ use conversations::{ConversationEntry, ConversationStatus};
 use engine::conversation::State;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
 use protocol::record::{ConversationStarted, ConversationTrigger};
-use protocol::{Action, AgentState, ConversationId, Event, EventBody, EventSource};
+use protocol::{
+    Action, AgentState, ConversationId, Event, EventBody, EventSource, Observation, ObservationKind,
+};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::state::ServerState;
+
+/// The pictures of a page, and their types. V0's page shows a picture only if it is named a PNG, and browsers look at its bytes.
+const PICTURES: [&str; 2] = ["screenshot", "set_of_marks"];
+const JPEG: &str = "data:image/jpeg;base64,";
+const PNG: &str = "data:image/png;base64,";
 
 /// Maximum number of characters of an action in a text.
 const MAX_ACTION_EXCERPT: usize = 200;
@@ -22,12 +29,27 @@ pub(crate) fn event(event: &Event) -> Option<Value> {
     if let Value::Object(event) = &mut json {
         event.entry("message").or_insert(Value::Null);
     }
+    for picture in PICTURES {
+        if let Some(Value::String(url)) = json.get_mut("extras").and_then(|extras| extras.get_mut(picture))
+            && let Some(data) = url.strip_prefix(JPEG)
+        {
+            *url = format!("{PNG}{data}");
+        }
+    }
     Some(json)
+}
+
+/// Whether an event has a picture that clients see with another type.
+fn has_jpeg(event: &Event) -> bool {
+    let EventBody::Observation(Observation { kind: ObservationKind::Browse(page), .. }) = &event.body else {
+        return false;
+    };
+    [&page.screenshot, &page.set_of_marks].into_iter().any(|url| url.starts_with(JPEG))
 }
 
 /// Like [`event`], as text.
 pub(crate) fn event_json(event: &Event) -> Option<Box<RawValue>> {
-    if event.is_canonical() && !matches!(event.body, EventBody::Record(_)) {
+    if event.is_canonical() && !matches!(event.body, EventBody::Record(_)) && !has_jpeg(event) {
         return to_raw_value(event).ok();
     }
     to_raw_value(&self::event(event)?).ok()

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use super::HostedConversations;
 use crate::{ConversationUpdate, ConversationsError, FollowOptions, Follower};
 
-/// Number of events per read of the store.
-const PAGE_SIZE: usize = 64;
+/// Number of events per read of the store. Bounds the memory of each reader.
+const PAGE_SIZE: usize = 32;
 
 /// Streams a conversation: its stored events, then its updates while it runs. A reader may be slow or cancelled, and misses
 /// no event.

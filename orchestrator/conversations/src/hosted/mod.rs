@@ -242,10 +242,11 @@ impl HostedConversations {
     ) -> Result<(), ConversationsError> {
         let title = title.to_owned();
         self.change(id, move |this, id| async move {
-            match this.conversations.is_running(&id) {
-                true => this.conversations.set_title(&id, &title),
-                false => this.conversations.set_stored_title(&id, &title).await,
+            if !this.conversations.is_running(&id) {
+                return this.conversations.set_stored_title(&id, &title).await;
             }
+            let title = this.conversations.set_title(&id, &title)?;
+            this.wait_until_stored(&id, |state| state.title.as_ref() == Some(&title)).await
         })
         .await
     }

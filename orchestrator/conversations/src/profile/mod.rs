@@ -11,7 +11,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::secrets::Secret;
@@ -19,6 +19,8 @@ use protocol::UserId;
 use protocol::client_api::git::GitProvider;
 use protocol::client_api::{GitTokensRequest, NewSecret, SecretUpdate, UserSettings, UserSettingsInfo};
 use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::host::HostError;
 
 pub use error::{InvalidSetting, ProfileError};
 pub use store::{ProfileStore, StoredProfile};
@@ -96,8 +98,8 @@ impl UserProfiles {
         })
     }
 
-    /// Replaces the settings of a user. Model, base URL, keys and consent keep their stored values if they are `None`; an empty
-    /// text removes them.
+    /// Changes the settings of a user: those whose names are `given`. Model, base URL, keys and consent keep their stored values if
+    /// they are `None`; an empty text removes them.
     ///
     /// # Errors
     /// [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
@@ -105,10 +107,12 @@ impl UserProfiles {
         &self,
         owner: Option<&UserId>,
         settings: UserSettings,
+        given: &BTreeSet<String>,
     ) -> Result<(), ProfileError> {
         limits::check_settings(&settings)?;
         self.change(owner, |profile| {
-            let settings = merge(settings.clone(), profile.settings.take().unwrap_or_default());
+            let stored = profile.settings.take().unwrap_or_default();
+            let settings = merge(keep_others(settings.clone(), &stored, given)?, stored);
             self.policy.check(&settings)?;
             profile.settings = Some(settings);
             Ok(())
@@ -168,7 +172,7 @@ impl UserProfiles {
                 return Err(ProfileError::SecretExists(name.clone()));
             }
             profile.secrets.insert(name.clone(), secret.clone());
-            limits::check_secret_count(profile)
+            limits::check_all_secrets(profile)
         })
         .await
     }
@@ -243,6 +247,26 @@ impl UserProfiles {
             None => Ok((0, UserProfile::default())),
         }
     }
+}
+
+/// Returns new settings with the stored values of those that are not given, except keys.
+fn keep_others(
+    new: UserSettings,
+    stored: &UserSettings,
+    given: &BTreeSet<String>,
+) -> Result<UserSettings, ProfileError> {
+    let failed = |error: serde_json::Error| ProfileError::Store(HostError::Failed(error.into()));
+    let to_value = |settings: &UserSettings| serde_json::to_value(settings).map_err(failed);
+    let (mut merged, mut kept) = (to_value(&new)?, to_value(stored)?);
+    for (name, value) in merged.as_object_mut().into_iter().flatten() {
+        if !given.contains(name) {
+            *value = kept[name].take();
+        }
+    }
+    let merged: UserSettings = serde_json::from_value(merged).map_err(failed)?;
+    // Not in the JSON.
+    let UserSettings { llm_api_key, search_api_key, sandbox_api_key, .. } = new;
+    Ok(UserSettings { llm_api_key, search_api_key, sandbox_api_key, ..merged })
 }
 
 /// Adds stored values to new settings.

@@ -72,7 +72,8 @@ fn parse<T: serde::de::DeserializeOwned>(json: Value) -> T {
 }
 
 async fn save(profiles: &UserProfiles, settings: Value) -> Result<(), ProfileError> {
-    profiles.save_settings(None, parse(settings)).await
+    let given = settings.as_object().unwrap().keys().cloned().collect();
+    profiles.save_settings(None, parse(settings), &given).await
 }
 
 async fn add_secret(profiles: &UserProfiles, name: &str, value: &str) -> Result<(), ProfileError> {
@@ -106,7 +107,9 @@ async fn stored_values_are_kept_when_new_ones_are_null() {
     assert_eq!((&kept["llm_model"], &kept["llm_base_url"]), (&json!("m"), &json!("http://h")));
     assert_eq!((&kept["llm_api_key_set"], &kept["search_api_key_set"]), (&json!(true), &json!(true)));
     assert_eq!((&kept["user_consents_to_analytics"], &kept["language"]), (&json!(false), &json!("en")));
-    assert_eq!(kept["max_iterations"], Value::Null, "another field is replaced");
+    assert_eq!(kept["max_iterations"], json!(5), "what is not given is kept");
+    save(&profiles, json!({"max_iterations": null})).await.unwrap();
+    assert_eq!(info(&profiles).await["max_iterations"], Value::Null);
     let profile = profiles.load(None).await.unwrap();
     assert_eq!(profile.settings.unwrap().llm_api_key.unwrap().expose_secret(), "key-llm");
 

@@ -198,12 +198,12 @@ mod tests {
         let store = Arc::new(MemoryStore::default());
         let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
         let mut appended = Vec::new();
-        for id in 0..100 {
+        for id in 0..60 {
             appended.extend(log.append(vec![event(id)]).await.unwrap());
         }
-        for from in [0, 50, 99] {
+        for from in [0, 30, 59] {
             let read = log.cursor(EventId(from)).next().await.unwrap();
-            assert_eq!(read.len() as u64, 100 - from);
+            assert_eq!(read.len() as u64, 60 - from);
             assert!(
                 read.iter().zip(&appended[from as usize..]).all(|(read, event)| Arc::ptr_eq(read, event))
             );

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::client_permits::ClientPermits;
 use crate::client_address::TrustedProxies;
+use crate::keyed_permits::KeyedPermits;
+use crate::rate_limit::client_network;
 
 /// Maximum number of connections, if there are descriptors for them. Further ones wait in the socket's queue.
 const MAX_CONNECTIONS: usize = 8192;
@@ -34,7 +35,7 @@ impl ConnectionLimits {
 #[derive(Clone)]
 pub(super) struct Admission {
     connections: Arc<Semaphore>,
-    clients: ClientPermits,
+    clients: KeyedPermits<IpAddr>,
     proxies: TrustedProxies,
 }
 
@@ -42,7 +43,7 @@ impl Admission {
     /// Creates the permits. The proxies' addresses are not limited, because each stands for many clients.
     pub(super) fn new(limits: ConnectionLimits, proxies: TrustedProxies) -> Self {
         let connections = Arc::new(Semaphore::new(limits.total));
-        Self { connections, clients: ClientPermits::new(limits.per_client), proxies }
+        Self { connections, clients: KeyedPermits::new(limits.per_client), proxies }
     }
 
     /// Waits until there are fewer connections than the maximum.
@@ -54,7 +55,7 @@ impl Admission {
     /// Returns the permit of a connection from an address. `None` if its client has as many connections as one may have.
     pub(super) fn admit(&self, address: IpAddr) -> Option<ClientPermit> {
         let Some(client) = self.limited_client(address) else { return Some(ClientPermit::Unlimited) };
-        self.clients.try_acquire(client).map(ClientPermit::Limited)
+        self.clients.try_acquire(client_network(client)).map(ClientPermit::Limited)
     }
 
     /// Returns the client with an address. `None` if it is a proxy.

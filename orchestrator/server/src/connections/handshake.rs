@@ -11,8 +11,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::client_permits::ClientPermits;
 use super::counted_stream::CountedStream;
+use crate::keyed_permits::KeyedPermits;
+use crate::rate_limit::client_network;
 
 /// Bounds of handshakes.
 #[derive(Debug, Clone, Copy)]
@@ -37,14 +38,14 @@ impl Default for HandshakeLimits {
 pub(super) struct Handshakes {
     acceptor: TlsAcceptor,
     permits: Arc<Semaphore>,
-    clients: ClientPermits,
+    clients: KeyedPermits<IpAddr>,
     timeout: Duration,
 }
 
 impl Handshakes {
     pub(super) fn new(config: Arc<ServerConfig>, limits: HandshakeLimits) -> Self {
         let permits = Arc::new(Semaphore::new(limits.max));
-        let clients = ClientPermits::new(limits.max_per_client);
+        let clients = KeyedPermits::new(limits.max_per_client);
         Self { acceptor: TlsAcceptor::from(config), permits, clients, timeout: limits.timeout }
     }
 
@@ -57,7 +58,7 @@ impl Handshakes {
         let handshake = async {
             // First that of the client, so that those that wait for it occupy nothing.
             let _client_permit = match client {
-                Some(client) => self.clients.acquire(client).await,
+                Some(client) => self.clients.acquire(client_network(client)).await,
                 None => None,
             };
             // An error means that the semaphore is closed, which it never is.

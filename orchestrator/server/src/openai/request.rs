@@ -9,6 +9,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
+use crate::message::check_message;
 
 /// Name of the model that is the agent of the user's settings. `glovebox/AGENT` is another agent.
 pub(super) const DEFAULT_MODEL: &str = "glovebox";
@@ -196,6 +197,7 @@ impl ChatRequest {
         if message.content.trim().is_empty() && message.image_urls.is_none() {
             return Err(ApiError::invalid(format!("messages[{last}].content"), "must not be empty"));
         }
+        check_message(&format!("messages[{last}].content"), &message)?;
         if !earlier.is_empty() {
             system.push(format!("The conversation before the user's message:\n\n{}", earlier.join("\n\n")));
         }

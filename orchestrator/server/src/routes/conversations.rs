@@ -23,6 +23,7 @@ use utoipa::IntoParams;
 use crate::audit::RequestConversation;
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller};
+use crate::message::{check_message, check_text};
 use crate::state::ServerState;
 use crate::view;
 
@@ -104,10 +105,18 @@ fn to_request(
     if trajectory.is_some() && content.is_some() {
         return Err(ApiError::invalid("replay_json", "has the messages, and excludes others"));
     }
+    let message = content.map(|content| MessageAction { content, image_urls, ..Default::default() });
+    if let Some(message) = &message {
+        check_message("initial_user_msg", message)?;
+    }
+    check_text(
+        "conversation_instructions",
+        request.conversation_instructions.as_deref().unwrap_or_default(),
+    )?;
     let mut new = ConversationRequest {
         owner,
         agent: None,
-        message: content.map(|content| MessageAction { content, image_urls, ..Default::default() }),
+        message,
         instructions: request.conversation_instructions,
         repository: request.repository.filter(|name| !name.is_empty()),
         git_provider: request.git_provider,

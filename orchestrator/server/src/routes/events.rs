@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, JsonBody, QueryParameters};
+use crate::message::check_message;
 use crate::state::ServerState;
 use crate::view;
 
@@ -30,8 +31,11 @@ const REQUESTED_STATES: [AgentState; 5] = [
     AgentState::UserRejected,
 ];
 
-/// Maximum number of events per read of the store.
-const MAX_READ_SIZE: u64 = 256;
+/// Maximum number of events per read of the store. Bounds the memory.
+const MAX_READ_SIZE: u64 = 64;
+
+/// Length of the events of a page, in bytes of JSON. The page ends with the event that exceeds it.
+const MAX_PAGE_BYTES: usize = 8 << 20;
 
 /// Returns a page of events.
 #[utoipa::path(get, path = "/api/conversations/{id}/events",
@@ -51,8 +55,9 @@ pub(super) async fn page(
     let (mut events, mut range) = (Vec::new(), query.start_id..end);
     let mut is_known = query.reverse;
     // Most pages select all events. Those that do not read on in larger steps.
-    let mut read_size = query.limit as u64 + 1;
-    while !range.is_empty() && events.len() <= query.limit {
+    let mut read_size = MAX_READ_SIZE.min(query.limit as u64 + 1);
+    let (mut bytes, mut is_cut) = (0, false);
+    while !range.is_empty() && events.len() <= query.limit && bytes <= MAX_PAGE_BYTES {
         let (from, count) = if query.reverse {
             let from = range.end.saturating_sub(read_size).max(range.start);
             let count = range.end - from;
@@ -71,14 +76,23 @@ pub(super) async fn page(
         } else if (read.len() as u64) < count {
             range.end = range.start;
         }
-        events.extend(read.iter().filter_map(|event| selection.select(event)));
+        for event in &read {
+            is_cut = bytes > MAX_PAGE_BYTES;
+            if is_cut || events.len() > query.limit {
+                break;
+            }
+            if let Some(event) = selection.select(event) {
+                bytes += event.get().len();
+                events.push(event);
+            }
+        }
         read_size = (read_size * 2).min(MAX_READ_SIZE);
     }
     if !is_known {
         // Fails if there is no such conversation.
         conversations.event_count(&id).await?;
     }
-    let has_more = events.len() > query.limit;
+    let has_more = events.len() > query.limit || is_cut || (bytes > MAX_PAGE_BYTES && !range.is_empty());
     events.truncate(query.limit);
     Ok(Json(EventPage { events, has_more }))
 }
@@ -209,6 +223,7 @@ async fn send_message(
     if message.content.trim().is_empty() && !has_images {
         return Err(ApiError::invalid("message", "must not be empty"));
     }
+    check_message("message", &message)?;
     Ok(state.conversations.send_message(id, message).await?)
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters};
+use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
 use crate::state::ServerState;
 
 /// Present if a list of files is not complete. V0's shape has no place for it.
@@ -89,10 +89,13 @@ pub(super) async fn select(
 pub(super) async fn zip(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Response, ApiError> {
     let workspace = workspace(&state, &id).await?;
+    let own = caller.user.map(|user| state.downloads_by_user.try_acquire(user));
+    let own = own.map(|permit| permit.ok_or(ApiError::TooManyDownloads)).transpose()?;
     let permit = Arc::clone(&state.downloads).try_acquire_owned();
-    let permit = permit.map_err(|_| ApiError::TooManyDownloads)?;
+    let permits = (permit.map_err(|_| ApiError::TooManyDownloads)?, own);
     let mut parts = workspace.zip().await.map_err(ApiError::from)?;
     // An archive always has a part: its directory.
     let first =
@@ -103,18 +106,18 @@ pub(super) async fn zip(
         (header::CONTENT_TYPE, "application/zip"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"workspace.zip\""),
     ];
-    Ok((headers, Body::from_stream(body(first.unwrap_or_default(), parts, permit))).into_response())
+    Ok((headers, Body::from_stream(body(first.unwrap_or_default(), parts, permits))).into_response())
 }
 
 fn body(
     first: Vec<u8>,
     parts: ZipParts,
-    permit: OwnedSemaphorePermit,
+    permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 ) -> impl Stream<Item = io::Result<Bytes>> {
-    let rest = stream::unfold(Some((parts, permit)), |open| async {
-        let (mut parts, permit) = open?;
+    let rest = stream::unfold(Some((parts, permits)), |open| async {
+        let (mut parts, permits) = open?;
         match parts.next().await? {
-            Ok(part) => Some((Ok(Bytes::from(part)), Some((parts, permit)))),
+            Ok(part) => Some((Ok(Bytes::from(part)), Some((parts, permits)))),
             Err(error) => Some((Err(error), None)),
         }
     });

@@ -96,11 +96,11 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(socket_io::layer(&state))
-        // Outside of socket.io, whose requests do not reach the routes.
-        .layer(MapRequestBodyLayer::new(paced_body::paced))
         .layer(from_fn_with_state(Arc::clone(&state), socket_sessions::require_owner))
         .layer(from_fn_with_state(Arc::clone(&state), other_hosts::forward))
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_socket_key))
+        // Outside of socket.io, and of what reads the body of a rejected request.
+        .layer(MapRequestBodyLayer::new(paced_body::paced))
         .layer(from_fn_with_state(Arc::clone(&state), audit::record))
         .layer(from_fn_with_state(Arc::clone(&state), rate_limit::limit))
         .layer(from_fn_with_state(Arc::clone(&state), origin::require_own_origin))

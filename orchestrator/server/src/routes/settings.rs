@@ -6,9 +6,10 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use protocol::client_api::{ChangeReply, GitTokensRequest, UserSettings, UserSettingsInfo};
+use serde_json::{Map, Value};
 
 use crate::error::ApiError;
-use crate::extract::{JsonBody, RequestCaller};
+use crate::extract::{JsonBody, RequestCaller, parse_value};
 use crate::state::ServerState;
 
 /// Maximum size of a body. All settings together are smaller.
@@ -32,16 +33,18 @@ pub(super) async fn find(
     Ok(Json(state.profiles.settings(caller.user.as_ref()).await?))
 }
 
-/// Replaces the settings. Model, base URL and keys that are `null` keep their values.
+/// Changes the settings that are given. Model, base URL and keys that are `null` keep their values.
 #[utoipa::path(post, path = "/api/settings",
     request_body = UserSettings,
     responses((status = 200, description = "They are stored", body = ChangeReply)))]
 pub(super) async fn save(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
-    JsonBody(settings): JsonBody<UserSettings>,
+    JsonBody(body): JsonBody<Value>,
 ) -> Result<Json<ChangeReply>, ApiError> {
-    state.profiles.save_settings(caller.user.as_ref(), settings).await?;
+    let given = body.as_object().into_iter().flat_map(Map::keys).cloned().collect();
+    let settings: UserSettings = parse_value(body, "body")?;
+    state.profiles.save_settings(caller.user.as_ref(), settings, &given).await?;
     Ok(message("Settings stored"))
 }
 
