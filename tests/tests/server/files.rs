@@ -8,7 +8,7 @@ use std::process::Command;
 use reqwest::{Method, Response, StatusCode, Url};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
-use tests::glovebox::{Home, finish};
+use tests::glovebox::{Home, finish, wait_until};
 use tests::host_server::{HostServer, is_state};
 
 /// The boundary of multipart bodies.
@@ -260,8 +260,9 @@ async fn incomplete_upload_is_rejected_and_stores_nothing() {
     assert_eq!((status.as_u16(), &body["field"]), (400, &json!("other")));
     let path = format!("/api/conversations/{}/upload-files", workspace.id);
     assert_eq!(workspace.server.send(Method::POST, &path, Some(&json!({}))).await.0, 400);
+    // The action server removes its draft once it sees the end of the request.
+    wait_until("nothing is left", || fs::read_dir(workspace.home.workspace()).unwrap().next().is_none());
     assert_eq!(workspace.get("list-files", &[]).await.1, json!([]));
-    assert!(fs::read_dir(workspace.home.workspace()).unwrap().next().is_none());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod feedback;
 mod files;
 mod full_disk;
 mod git;
+mod large_events;
 mod many_sockets;
 mod mcp_endpoint;
 mod openai;
