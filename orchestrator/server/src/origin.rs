@@ -1,5 +1,8 @@
-//! Which `Host` and `Origin` headers are accepted. A page of another origin, or of a name that was rebound to this machine,
-//! must not reach the server through the user's browser.
+//! Which `Host`, `Origin` and `Sec-Fetch-*` headers are accepted. A page of another origin, or of a name that was rebound to this
+//! machine, must not reach the server through the user's browser.
+//!
+//! Browsers send no `Origin` with a `GET` for a picture or a script. They send `Sec-Fetch-Site` with it, but only to servers with
+//! HTTPS or at a name of the loopback interface.
 
 use std::sync::Arc;
 
@@ -7,11 +10,18 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::uri::Authority;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 
 use crate::client_address::Client;
 use crate::error::ApiError;
+use crate::socket_io;
 use crate::state::ServerState;
+
+/// Header of browsers: how the origin of the page that sends a request relates to that of the host.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Header of browsers: what a request is for.
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Names of this machine for its own programs.
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -51,8 +61,13 @@ impl AllowedHosts {
     }
 
     /// Whether a request was sent to an accepted name, and not by a page of another origin.
-    fn accept_request(&self, uri: &Uri, headers: &HeaderMap, is_tls: bool) -> bool {
-        host(uri, headers).is_some_and(|host| self.accept(&host) && is_same_origin(headers, &host, is_tls))
+    fn accept_request(&self, request: &Request) -> bool {
+        let host = host(request.uri(), request.headers());
+        // The address of a socket can have a key. A page that leads to many wrong ones would lock its visitor out.
+        let is_link_to_socket = request.uri().path().starts_with(socket_io::PATH)
+            && is_from_other_origin(request.headers())
+            && is_navigation(request.headers());
+        !is_link_to_socket && host.is_some_and(|host| self.accept(&host) && is_same_origin(request, &host))
     }
 }
 
@@ -68,16 +83,38 @@ pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     }
 }
 
-/// Whether a request is not from a page of another origin than that of the host. An encrypted request is not from a page that was
-/// not, because anyone between could have written that page. A plain one may be from a page of HTTPS: a proxy that is not trusted
-/// can have ended TLS.
-pub(crate) fn is_same_origin(headers: &HeaderMap, host: &Authority, is_tls: bool) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else { return true };
+/// Whether a request is not from a page of another origin than that of the host, except for a link to the host.
+pub(crate) fn is_same_origin(request: &Request, host: &Authority) -> bool {
+    let headers = request.headers();
+    let is_tls = Client::find(request.extensions()).is_some_and(|client| client.is_tls);
+    let has_own_origin = headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin, host, is_tls));
+    let is_link = is_navigation(headers) && [Method::GET, Method::HEAD].contains(request.method());
+    has_own_origin && (!is_from_other_origin(headers) || is_link || is_web_socket(headers))
+}
+
+/// Whether an origin is that of the host. An encrypted request is not from a page that was not, because anyone between could have
+/// written that page. A plain one may be from a page of HTTPS: a proxy that is not trusted can have ended TLS.
+fn is_own(origin: &HeaderValue, host: &Authority, is_tls: bool) -> bool {
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     origin.is_some_and(|(scheme, authority)| {
         let has_scheme = scheme == "https" || (scheme == "http" && !is_tls);
         has_scheme && authority.eq_ignore_ascii_case(host.as_str())
     })
+}
+
+/// Whether a browser reports that a page of another origin has sent a request. `none` is the user, who has entered the address.
+fn is_from_other_origin(headers: &HeaderMap) -> bool {
+    !headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none")
+}
+
+/// Whether a browser opens an address in a window or a frame, where a page of another origin cannot read it.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    headers.get(FETCH_MODE).is_some_and(|mode| mode == "navigate")
+}
+
+/// Whether a page opens a WebSocket, which always has an `Origin`. To some browsers, its scheme makes it another site than its page.
+fn is_web_socket(headers: &HeaderMap) -> bool {
+    headers.get(FETCH_MODE).is_some_and(|mode| mode == "websocket") && headers.contains_key(header::ORIGIN)
 }
 
 /// Rejects requests to other names and from other origins.
@@ -86,8 +123,7 @@ pub(crate) async fn require_own_origin(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let is_tls = Client::find(request.extensions()).is_some_and(|client| client.is_tls);
-    if state.allowed_hosts.accept_request(request.uri(), request.headers(), is_tls) {
+    if state.allowed_hosts.accept_request(&request) {
         Ok(next.run(request).await)
     } else {
         Err(ApiError::ForeignOrigin)
@@ -96,25 +132,28 @@ pub(crate) async fn require_own_origin(
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
+
+    fn request(uri: &str, headers: &[(HeaderName, &str)]) -> Request {
+        let request = Request::builder().uri(uri);
+        let request =
+            headers.iter().fold(request, |request, (name, value)| request.header(name.clone(), *value));
+        request.body(Body::empty()).unwrap()
+    }
 
     fn accepts(host: &str, origin: Option<&str>) -> bool {
         let hosts = AllowedHosts::new(["Example.org".to_owned()]);
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, host.parse().unwrap());
-        if let Some(origin) = origin {
-            headers.insert(header::ORIGIN, origin.parse().unwrap());
-        }
-        hosts.accept_request(&Uri::from_static("/api"), &headers, false)
+        let mut headers = vec![(header::HOST, host)];
+        headers.extend(origin.map(|origin| (header::ORIGIN, origin)));
+        hosts.accept_request(&request("/api", &headers))
     }
 
     #[test]
     fn page_that_is_not_encrypted_reaches_no_encrypted_server() {
         let host = Authority::from_static("example.org");
-        let is_same = |origin: &'static str, is_tls| {
-            let headers = HeaderMap::from_iter([(header::ORIGIN, http::HeaderValue::from_static(origin))]);
-            is_same_origin(&headers, &host, is_tls)
-        };
+        let is_same = |origin, is_tls| is_own(&HeaderValue::from_static(origin), &host, is_tls);
         assert!(is_same("https://example.org", true) && !is_same("http://example.org", true));
         assert!(is_same("https://example.org", false) && is_same("http://example.org", false));
         assert!(!is_same("ftp://example.org", false) && !is_same("ws://example.org", true));
@@ -164,12 +203,9 @@ mod tests {
     #[test]
     fn request_to_two_hosts_is_rejected() {
         let hosts = AllowedHosts::new(["*".to_owned()]);
-        let accepts = |uri: &'static str, names: &[&'static str]| {
-            let mut headers = HeaderMap::new();
-            for name in names {
-                headers.append(header::HOST, http::HeaderValue::from_static(name));
-            }
-            hosts.accept_request(&Uri::from_static(uri), &headers, false)
+        let accepts = |uri: &str, names: &[&'static str]| {
+            let headers: Vec<_> = names.iter().map(|name| (header::HOST, *name)).collect();
+            hosts.accept_request(&request(uri, &headers))
         };
         assert!(accepts("/", &["a"]) && accepts("http://a/", &["a"]) && accepts("http://a/", &[]));
         assert!(!accepts("/", &["a", "b"]) && !accepts("/", &["a", "a"]) && !accepts("http://a/", &["b"]));
@@ -177,10 +213,46 @@ mod tests {
 
     #[test]
     fn request_without_a_host_is_rejected() {
-        assert!(!AllowedHosts::new(["*".to_owned()]).accept_request(
-            &Uri::from_static("/"),
-            &HeaderMap::new(),
-            false
-        ));
+        assert!(!AllowedHosts::new(["*".to_owned()]).accept_request(&request("/", &[])));
+    }
+
+    #[test]
+    fn every_origin_of_a_request_is_compared() {
+        let host = Authority::from_static("localhost");
+        let [own, other] = ["http://localhost", "http://evil.example"].map(|value| (header::ORIGIN, value));
+        assert!(is_same_origin(&request("/", std::slice::from_ref(&own)), &host));
+        assert!(!is_same_origin(&request("/", &[own.clone(), other.clone()]), &host));
+        assert!(!is_same_origin(&request("/", &[other, own]), &host));
+    }
+
+    #[test]
+    fn other_page_may_only_link_to_what_is_no_socket() {
+        let accepts = |method: Method, path, site, mode, origin: Option<&'static str>| {
+            let mut headers = vec![(header::HOST, "localhost"), (FETCH_SITE, site), (FETCH_MODE, mode)];
+            headers.extend(origin.map(|origin| (header::ORIGIN, origin)));
+            let mut request = request(path, &headers);
+            *request.method_mut() = method;
+            AllowedHosts::default().accept_request(&request)
+        };
+        let (socket, own) = ("/socket.io/?session_api_key=wrong", Some("http://localhost"));
+        for site in ["cross-site", "same-site"] {
+            assert!(accepts(Method::GET, "/", site, "navigate", None), "{site}");
+            assert!(accepts(Method::HEAD, "/", site, "navigate", None), "{site}");
+            assert!(!accepts(Method::POST, "/", site, "navigate", own), "{site}");
+            assert!(!accepts(Method::GET, socket, site, "navigate", None), "{site}");
+            for mode in ["no-cors", "cors", "same-origin", "websocket", ""] {
+                assert!(!accepts(Method::GET, "/", site, mode, None), "{site} {mode}");
+                assert!(!accepts(Method::GET, socket, site, mode, None), "{site} {mode}");
+            }
+            assert!(accepts(Method::GET, socket, site, "websocket", own), "{site}");
+            assert!(!accepts(Method::GET, socket, site, "websocket", Some("http://evil.example")), "{site}");
+        }
+        for site in ["same-origin", "none"] {
+            for (path, mode) in [("/", "no-cors"), ("/", "navigate"), (socket, "cors"), (socket, "websocket")]
+            {
+                assert!(accepts(Method::GET, path, site, mode, None), "{site} {mode}");
+            }
+            assert!(accepts(Method::POST, "/sign-in", site, "navigate", own), "{site}");
+        }
     }
 }

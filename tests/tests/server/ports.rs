@@ -163,6 +163,10 @@ async fn port_is_closed_to_others() {
     let get = || running.request(Method::GET, "/").header("Cookie", &cookie);
     assert_eq!(get().header("Origin", "http://evil.example").send().await.unwrap().status(), 403);
     assert_eq!(get().header("Origin", &running.server.url).send().await.unwrap().status(), 403);
+    // A page of another port may link to the port, and show it in a frame, but not run its scripts.
+    let from_other = |mode| get().header("Sec-Fetch-Site", "same-site").header("Sec-Fetch-Mode", mode);
+    assert_eq!(from_other("no-cors").send().await.unwrap().status(), 403);
+    assert_eq!(from_other("navigate").send().await.unwrap().status(), 200);
     // The cookie of one port opens no other, and nothing of the API.
     let other = format!("1-{}.localhost", running.conversation);
     let request = running.server.request_without_key(Method::GET, "/").header("Host", &other);

@@ -38,6 +38,20 @@ async fn pages_of_other_origins_are_rejected() {
     assert_eq!(own.send().await.unwrap().status(), 200);
 }
 
+/// A page of another origin shows pictures and frames whose addresses have wrong keys.
+#[tokio::test]
+async fn other_page_cannot_use_up_failed_attempts() {
+    let home = Home::new();
+    let server = start(&home);
+    for number in 0..20 {
+        let mode = if number % 2 == 0 { "no-cors" } else { "navigate" };
+        let path = format!("/socket.io/?EIO=4&transport=polling&session_api_key=wrong{number}");
+        let wrong = server.request_without_key(Method::GET, &path).header("Sec-Fetch-Site", "cross-site");
+        assert_eq!(wrong.header("Sec-Fetch-Mode", mode).send().await.unwrap().status(), 403, "{mode}");
+    }
+    assert_eq!(server.status_with_key("/api/conversations", Some(&server.key)).await, 200);
+}
+
 #[tokio::test]
 async fn malformed_requests_name_their_field() {
     let home = Home::new();

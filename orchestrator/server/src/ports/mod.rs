@@ -46,8 +46,11 @@ pub(crate) async fn serve(
     let target = host.as_ref().and_then(|host| Some((state.port_hosts.find(host)?, host.clone())));
     let Some((target, host)) = target else { return next.run(request).await };
     let served = async {
+        if !origin::is_same_origin(&request, &host) {
+            return Err(ApiError::ForeignOrigin);
+        }
         let client = Client::find(request.extensions());
-        match admit(&state, client, &target, &host, request.uri(), request.headers()).await? {
+        match admit(&state, client, &target, request.uri(), request.headers()).await? {
             Admission::Forward(caller) => {
                 request.extensions_mut().insert(caller.clone());
                 match other_hosts::forward_to_holder(&state, &target.conversation, request).await {
@@ -87,22 +90,18 @@ enum Admission {
     },
 }
 
-/// Decides whether a request may reach a port.
+/// Decides whether a request of the port's own origin, or of a link, may reach the port.
 ///
 /// # Errors
-/// [`ApiError::ForeignOrigin`], [`ApiError::NoPortCookie`], or an error of the store.
+/// [`ApiError::NoPortCookie`], [`ApiError::TooManyWrongKeys`], or an error of the store.
 async fn admit(
     state: &ServerState,
     client: Option<Client>,
     target: &SandboxPort,
-    host: &Authority,
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<Admission, ApiError> {
     let access = PortAccess { signatures: &state.signatures, target };
-    if !origin::is_same_origin(headers, host, client.is_some_and(|client| client.is_tls)) {
-        return Err(ApiError::ForeignOrigin);
-    }
     if let Some((path, credential)) = access.accept_token(uri) {
         require_access(state, &credential, target).await?;
         return Ok(Admission::Redirect { cookie: access.cookie(&state.port_hosts, &credential), path });
