@@ -60,7 +60,7 @@ async fn find_caller(
         return check_key(state, client, key).await;
     }
     if (method.is_safe() || headers.contains_key(header::ORIGIN))
-        && let Some(caller) = find_session(state, headers).await?
+        && let Some(caller) = find_session(state, client, headers).await?
     {
         return Ok(caller);
     }
@@ -87,17 +87,24 @@ pub(crate) async fn check_key(
     Err(ApiError::WrongKey)
 }
 
-/// Finds the caller with the session of a request.
+/// Finds the caller with the session of a request. `None` if it has sessions of several users, or too many tokens to check: a page of
+/// a sibling domain can set the cookie of its author, and the browser's user would work as that one.
 pub(crate) async fn find_session(
     state: &ServerState,
+    client: Option<Client>,
     headers: &HeaderMap,
 ) -> Result<Option<Caller>, ApiError> {
-    for token in cookies::session_tokens(headers) {
-        if let Some(caller) = state.authenticator.with_session(token.as_bytes()).await? {
-            return Ok(Some(caller));
-        }
+    let is_tls = client.is_some_and(|client| client.is_tls);
+    let tokens = cookies::session_tokens(headers, is_tls, &state.base_path);
+    if tokens.len() > cookies::MAX_TOKENS {
+        return Ok(None);
     }
-    Ok(None)
+    let mut callers = Vec::new();
+    for token in tokens {
+        callers.extend(state.authenticator.with_session(token.as_bytes()).await?);
+    }
+    let are_of_one_user = callers.iter().all(|caller: &Caller| caller.user == callers[0].user);
+    Ok(callers.into_iter().next().filter(|_| are_of_one_user))
 }
 
 /// Rejects requests without a valid key or session, and changes by a caller who may only read. Adds the [`Caller`] to the

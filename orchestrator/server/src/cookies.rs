@@ -8,13 +8,16 @@ use http::{HeaderMap, HeaderValue, header};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::BasePath;
-use crate::client_address::Client;
 
-/// Maximum number of tokens that are tried. Pages of a parent domain can set further ones.
-const MAX_TOKENS: usize = 4;
+/// Maximum number of tokens that are tried. Pages of a sibling domain can set further ones.
+pub(crate) const MAX_TOKENS: usize = 4;
 
 /// Cookie of a browser that has signed in, so that no page holds the key.
 pub(crate) const SESSION_COOKIE: &str = "glovebox-session";
+
+/// The same cookie of an encrypted connection to a server without a base path. Browsers let no page of another host set a cookie with
+/// this prefix.
+pub(crate) const HOST_SESSION_COOKIE: &str = "__Host-glovebox-session";
 
 /// Starts a cookie of this host, which scripts cannot read.
 pub(crate) fn build(name: &'static str, value: String, lifetime: Duration) -> CookieBuilder<'static> {
@@ -24,26 +27,32 @@ pub(crate) fn build(name: &'static str, value: String, lifetime: Duration) -> Co
 }
 
 /// Returns the cookie of a session with this token. A client with an encrypted connection sends it on such only.
-pub(crate) fn start_session(token: &SecretString, client: Client, base: &BasePath) -> Cookie<'static> {
-    let cookie = build_session(token.expose_secret().to_owned(), SESSION_LIFETIME, base);
-    if client.is_tls { cookie.secure(true).build() } else { cookie.build() }
+pub(crate) fn start_session(token: &SecretString, is_tls: bool, base: &BasePath) -> Cookie<'static> {
+    build_session(token.expose_secret().to_owned(), SESSION_LIFETIME, is_tls, base)
 }
 
 /// Returns the cookie that removes that of a session.
-pub(crate) fn end_session(base: &BasePath) -> Cookie<'static> {
-    build_session(String::new(), Duration::ZERO, base).build()
+pub(crate) fn end_session(is_tls: bool, base: &BasePath) -> Cookie<'static> {
+    build_session(String::new(), Duration::ZERO, is_tls, base)
 }
 
-fn build_session(value: String, lifetime: Duration, base: &BasePath) -> CookieBuilder<'static> {
-    build(SESSION_COOKIE, value, lifetime).path(base.path().to_owned())
+fn build_session(value: String, lifetime: Duration, is_tls: bool, base: &BasePath) -> Cookie<'static> {
+    let cookie = build(session_name(is_tls, base), value, lifetime).path(base.path().to_owned());
+    if is_tls { cookie.secure(true).build() } else { cookie.build() }
 }
 
-/// Returns the tokens of sessions in the headers, of which a browser has one.
-pub(crate) fn session_tokens(headers: &HeaderMap) -> impl Iterator<Item = String> {
-    named(headers, SESSION_COOKIE).map(|cookie| cookie.value().to_owned()).take(MAX_TOKENS)
+/// The prefix is valid for secure cookies of all paths only.
+fn session_name(is_tls: bool, base: &BasePath) -> &'static str {
+    if is_tls && base.path() == "/" { HOST_SESSION_COOKIE } else { SESSION_COOKIE }
 }
 
-/// Returns the cookies with a name. There may be several, because pages of a parent domain can set some too.
+/// Returns the tokens of sessions in the headers, of which a browser has one: [`MAX_TOKENS`] and one more at most.
+pub(crate) fn session_tokens(headers: &HeaderMap, is_tls: bool, base: &BasePath) -> Vec<String> {
+    let cookies = named(headers, session_name(is_tls, base));
+    cookies.map(|cookie| cookie.value().to_owned()).take(MAX_TOKENS + 1).collect()
+}
+
+/// Returns the cookies with a name. There may be several, because pages of a sibling domain can set some too.
 pub(crate) fn named<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = Cookie<'a>> {
     all(headers).filter(move |cookie| cookie.name() == name)
 }
@@ -75,16 +84,32 @@ mod tests {
 
     #[test]
     fn token_of_a_session_is_found_among_other_cookies() {
-        let address = std::net::Ipv4Addr::LOCALHOST.into();
-        let [plain, encrypted] = [false, true].map(|is_tls| {
-            start_session(&SecretString::from("token"), Client { address, is_tls }, &BasePath::default())
-        });
-        assert_eq!((plain.secure(), encrypted.secure()), (None, Some(true)));
-        let cookie = plain.stripped().to_string();
-        let tokens = |text: &str| session_tokens(&headers(text)).collect::<Vec<_>>();
+        let base = BasePath::default();
+        let cookie = start_session(&SecretString::from("token"), false, &base).stripped().to_string();
+        let tokens = |text: &str| session_tokens(&headers(text), false, &base);
         assert_eq!(tokens(&format!("theme=dark; {SESSION_COOKIE}=other; {cookie}")), ["other", "token"]);
         assert_eq!(tokens(&format!("x{cookie}")), [""; 0]);
-        assert_eq!(tokens(&format!("{cookie}; ").repeat(9)).len(), MAX_TOKENS);
+        assert_eq!(tokens(&format!("{cookie}; ").repeat(9)).len(), MAX_TOKENS + 1);
+    }
+
+    #[test]
+    fn encrypted_session_is_of_this_host_alone() {
+        let (root, below) = (BasePath::default(), "/glovebox".parse().unwrap());
+        for (is_tls, base, name) in [
+            (true, &root, HOST_SESSION_COOKIE),
+            (true, &below, SESSION_COOKIE),
+            (false, &root, SESSION_COOKIE),
+            (false, &below, SESSION_COOKIE),
+        ] {
+            let started = start_session(&SecretString::from("token"), is_tls, base);
+            // Browsers reject a cookie with the prefix that lacks an attribute, also to remove one.
+            for cookie in [&started, &end_session(is_tls, base)] {
+                let expected = (name, Some(base.path()), None, is_tls.then_some(true));
+                assert_eq!((cookie.name(), cookie.path(), cookie.domain(), cookie.secure()), expected);
+            }
+            let both = headers(&format!("{SESSION_COOKIE}=set; {HOST_SESSION_COOKIE}=set; {started}"));
+            assert_eq!(session_tokens(&both, is_tls, base), ["set", "token"]);
+        }
     }
 
     #[test]

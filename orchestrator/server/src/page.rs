@@ -68,7 +68,10 @@ async fn file_or_page(State(state): State<Arc<ServerState>>, request: Request) -
         Some(folder) => find_file(folder, request.uri().path()).await,
         None => None,
     };
-    let Some(file) = file else { return page(State(state), request.headers().clone()).await };
+    let Some(file) = file else {
+        let client = Client::find(request.extensions()).map(Extension);
+        return page(State(state), client, request.headers().clone()).await;
+    };
     match ServeFile::new(file).try_call(request).await {
         Ok(mut response) => {
             // Copies of a browser are used while the file has not changed.
@@ -95,8 +98,12 @@ async fn find_file(folder: &Path, path: &str) -> Option<PathBuf> {
 }
 
 /// The page. Without a session, leads to the sign-in. It is read for each request, because a new build has other scripts.
-async fn page(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
-    match auth::find_session(&state, &headers).await {
+async fn page(
+    State(state): State<Arc<ServerState>>,
+    client: Option<Extension<Client>>,
+    headers: HeaderMap,
+) -> Response {
+    match auth::find_session(&state, client.map(|client| client.0), &headers).await {
         Ok(Some(_)) => {}
         Ok(None) => return Redirect::to(&format!("{}/sign-in", state.base_path)).into_response(),
         Err(error) => return error.into_response(),
@@ -160,18 +167,22 @@ async fn sign_in(
         Err(error) => return Err(error),
     };
     let token = state.authenticator.start_session(&caller).await?;
-    let cookie = cookies::start_session(&token, client, &state.base_path).to_string();
+    let cookie = cookies::start_session(&token, client.is_tls, &state.base_path).to_string();
     let response = ([(header::SET_COOKIE, cookie)], Redirect::to(&format!("{}/", state.base_path)));
     Ok((Extension(caller), response).into_response())
 }
 
 /// Ends the session, also for copies of its cookie.
-async fn sign_out(State(state): State<Arc<ServerState>>, headers: HeaderMap) -> Result<Response, ApiError> {
-    let caller = auth::find_session(&state, &headers).await?;
-    for token in cookies::session_tokens(&headers) {
+async fn sign_out(
+    State(state): State<Arc<ServerState>>,
+    Extension(client): Extension<Client>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let caller = auth::find_session(&state, Some(client), &headers).await?;
+    for token in cookies::session_tokens(&headers, client.is_tls, &state.base_path) {
         state.authenticator.end_session(token.as_bytes()).await?;
     }
-    let cookie = cookies::end_session(&state.base_path).to_string();
+    let cookie = cookies::end_session(client.is_tls, &state.base_path).to_string();
     let response = ([(header::SET_COOKIE, cookie)], Redirect::to(&format!("{}/sign-in", state.base_path)));
     Ok((caller.map(Extension), response).into_response())
 }

@@ -313,6 +313,38 @@ async fn revoked_key_ends_sessions_streams_and_ports() {
     tokio::time::timeout(TEST_TIMEOUT, ended).await.expect("the stream ends");
 }
 
+/// A page of a sibling domain can set the cookie of another user, before or after that of the browser's user.
+#[tokio::test]
+async fn sessions_of_several_users_are_none() {
+    let home = Home::new();
+    let folder = home.path().join("page");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("index.html"), "<p>page").unwrap();
+    let server =
+        HostServer::start(&home, &home.script(&json!([finish()])), &["--static", folder.to_str().unwrap()]);
+    let sign_in = async |key: &str| {
+        let form = server.request_without_key(Method::POST, "/sign-in").body(format!("key={key}"));
+        let form = form.header("Content-Type", "application/x-www-form-urlencoded");
+        let response = form.send().await.unwrap();
+        response.headers()[SET_COOKIE].to_str().unwrap().split(';').next().unwrap().to_owned()
+    };
+    let key = home.add_user("ada");
+    let [ada, again] = [sign_in(&key).await, sign_in(&key).await];
+    let ben = sign_in(&home.add_user("ben")).await;
+    let status = async |cookies: &[&str]| {
+        let request = server.request_without_key(Method::GET, "/api/secrets");
+        request.header("Cookie", cookies.join("; ")).send().await.unwrap().status().as_u16()
+    };
+    let invalid = "glovebox-session=invalid";
+    assert_eq!((status(&[&ada, &again]).await, status(&[invalid, &ada]).await), (200, 200));
+    assert_eq!((status(&[&ben, &ada]).await, status(&[&ada, &ben]).await), (401, 401));
+    // The other user's is among those that are checked.
+    assert_eq!(status(&[&ben, invalid, invalid, invalid, &ada]).await, 401);
+    let out = server.request_without_key(Method::POST, "/sign-out").header("Cookie", format!("{ben}; {ada}"));
+    assert_eq!(out.send().await.unwrap().status(), 303);
+    assert_eq!((status(&[&ben]).await, status(&[&ada]).await, status(&[&again]).await), (401, 401, 200));
+}
+
 #[tokio::test]
 async fn session_of_a_user_survives_a_restart_until_sign_out() {
     let home = Home::new();

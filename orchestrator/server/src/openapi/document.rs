@@ -7,7 +7,7 @@ use utoipa::{OpenApi as _, ToSchema};
 
 use super::{__path_docs, __path_openapi};
 use crate::auth::KEY_HEADER;
-use crate::cookies::SESSION_COOKIE;
+use crate::cookies::{HOST_SESSION_COOKIE, SESSION_COOKIE};
 use crate::openai::{self, OpenAiErrorBody};
 use crate::routes::{
     conversations, events, files, git, health, knowledge, options, ports, secrets, settings, upload,
@@ -97,7 +97,12 @@ pub(super) fn document() -> Value {
     document["components"]["securitySchemes"] = json!({
         "key": {"type": "apiKey", "in": "header", "name": KEY_HEADER},
         "bearer": {"type": "http", "scheme": "bearer"},
-        "session": {"type": "apiKey", "in": "cookie", "name": SESSION_COOKIE},
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": SESSION_COOKIE,
+            "description": format!("With HTTPS and no base path: {HOST_SESSION_COOKIE}"),
+        },
     });
     let error_of = |name: &str| {
         let schema = json!({"$ref": format!("#/components/schemas/{name}")});

@@ -5,9 +5,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::access::PORT_COOKIE;
 use crate::auth::KEY_HEADER;
-use crate::cookies::{self, SESSION_COOKIE};
+use crate::cookies::{self, HOST_SESSION_COOKIE, SESSION_COOKIE};
 use crate::other_hosts::FORWARDED;
 use crate::proxy::remove_connection;
+
+/// Our cookies, which a program neither gets nor sets.
+const OWN_COOKIES: [&str; 3] = [SESSION_COOKIE, HOST_SESSION_COOKIE, PORT_COOKIE];
 
 /// Replaces the headers of a request. The program sees itself as a server on its own machine, and none of our keys.
 /// `has_own_token` is whether the bearer token is a key of ours.
@@ -22,7 +25,7 @@ pub(super) fn to_program(
         headers.remove(header::AUTHORIZATION);
     }
     headers.remove(KEY_HEADER);
-    cookies::remove(headers, &[SESSION_COOKIE, PORT_COOKIE]);
+    cookies::remove(headers, &OWN_COOKIES);
     remove_connection(headers);
     let local = format!("localhost:{port}");
     // It has been compared with the host.
@@ -64,8 +67,7 @@ fn is_own_cookie(cookie: &HeaderValue) -> bool {
     let Ok(cookie) = cookie.to_str() else { return false };
     let mut parts = cookie.split(';').map(|part| part.split('=').next().unwrap_or_default().trim());
     let name = parts.next().unwrap_or_default();
-    ![SESSION_COOKIE, PORT_COOKIE].contains(&name)
-        && !parts.any(|attribute| attribute.eq_ignore_ascii_case("domain"))
+    !OWN_COOKIES.contains(&name) && !parts.any(|attribute| attribute.eq_ignore_ascii_case("domain"))
 }
 
 fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
@@ -95,7 +97,7 @@ mod tests {
             ("origin", "http://80-a.localhost:3000"),
             ("x-session-api-key", "secret"),
             ("authorization", "Bearer secret"),
-            ("cookie", "glovebox-session=1; theme=dark; glovebox-port=2"),
+            ("cookie", "glovebox-session=1; theme=dark; glovebox-port=2; __Host-glovebox-session=3"),
             ("connection", "keep-alive, x-hop"),
             ("x-hop", "1"),
             ("x-forwarded-for", "1.2.3.4"),
