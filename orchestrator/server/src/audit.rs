@@ -9,7 +9,7 @@ use accounts::{AuditActor, AuditEntry, AuditStore, Caller, MAX_AUDIT_ENTRIES};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{Extensions, StatusCode};
+use http::{Extensions, Method, StatusCode};
 use protocol::ConversationId;
 
 use crate::client_address::Client;
@@ -76,6 +76,24 @@ impl AuditLog {
         pending.complete(None, status).await;
     }
 
+    /// Appends an entry about a wrong key in a request to a port. Its path belongs to the program.
+    pub(crate) async fn append_wrong_port_key(
+        &self,
+        client: Option<Client>,
+        method: &Method,
+        conversation: &ConversationId,
+    ) {
+        let entry = AuditEntry {
+            at_ms: accounts::unix_now_ms(),
+            actor: AuditActor::Unknown,
+            address: client.map(|client| client.address),
+            action: format!("{method} port"),
+            conversation: Some(conversation.clone()),
+            status: Some(StatusCode::UNAUTHORIZED.as_u16()),
+        };
+        self.append(entry).await;
+    }
+
     /// Returns an entry about an action that is about to start.
     pub(crate) fn pending(
         &self,
@@ -133,7 +151,7 @@ impl Drop for PendingEntry {
 }
 
 /// Appends an entry about each request that changes something, signs in or out, or has a wrong key. The requests of sockets and of
-/// the MCP endpoint are none: their actions have entries of their own.
+/// the MCP endpoint are none: their actions have entries of their own. Requests to ports do not get here.
 pub(crate) async fn record(
     State(state): State<Arc<ServerState>>,
     mut request: Request,

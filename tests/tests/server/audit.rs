@@ -100,6 +100,27 @@ async fn changes_and_sign_ins_are_recorded_without_content() {
 }
 
 #[tokio::test]
+async fn wrong_key_of_a_port_is_recorded() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
+    let ada = home.add_user("ada");
+    let id = "0".repeat(32);
+    let send = async |key: &str| {
+        let request = server.request_without_key(Method::GET, "/needle-in-the-log?a=needle-in-the-log");
+        let request = request.header("Host", format!("80-{id}.localhost")).header("X-Session-API-Key", key);
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+    // The response does not tell whether the key is valid.
+    let (wrong, of_ada) = (send(NEEDLE).await, send(&ada).await);
+    assert_eq!((wrong.0, &wrong), (401, &of_ada));
+    let entries = audit(&home, &["--conversation", &id]);
+    let found: Vec<_> =
+        entries.iter().map(|entry| (&entry["actor"], &entry["action"], &entry["status"])).collect();
+    assert_eq!(found, [(&json!("unknown"), &json!("GET port"), &json!(401))]);
+}
+
+#[tokio::test]
 async fn change_is_recorded_when_its_client_is_gone() {
     let home = Home::new();
     let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);

@@ -50,7 +50,13 @@ pub(crate) async fn serve(
             return Err(ApiError::ForeignOrigin);
         }
         let client = Client::find(request.extensions());
-        match admit(&state, client, &target, request.uri(), request.headers()).await? {
+        let admitted = admit(&state, client, &target, request.uri(), request.headers()).await;
+        if let Err(ApiError::WrongKey) = admitted {
+            state.audit.append_wrong_port_key(client, request.method(), &target.conversation).await;
+            // As for a key whose caller may not see the conversation.
+            return Err(ApiError::NoPortCookie);
+        }
+        match admitted? {
             Admission::Forward(caller) => {
                 request.extensions_mut().insert(caller.clone());
                 match other_hosts::forward_to_holder(&state, &target.conversation, request).await {
@@ -93,7 +99,7 @@ enum Admission {
 /// Decides whether a request of the port's own origin, or of a link, may reach the port.
 ///
 /// # Errors
-/// [`ApiError::NoPortCookie`], [`ApiError::TooManyWrongKeys`], or an error of the store.
+/// [`ApiError::NoPortCookie`], [`ApiError::WrongKey`], [`ApiError::TooManyWrongKeys`], or an error of the store.
 async fn admit(
     state: &ServerState,
     client: Option<Client>,
@@ -111,10 +117,7 @@ async fn admit(
         return require_access(state, &credential, target).await.map(Admission::Forward);
     }
     let key = auth::key_in(headers).ok_or(ApiError::NoPortCookie)?;
-    let credential = match auth::check_key(state, client, key).await {
-        Err(ApiError::WrongKey) => return Err(ApiError::NoPortCookie),
-        checked => checked?.credential,
-    };
+    let credential = auth::check_key(state, client, key).await?.credential;
     require_access(state, &credential, target).await.map(Admission::Forward)
 }
 
