@@ -23,18 +23,22 @@ const KEY_PARAMETER: &str = "session_api_key";
 /// Maximum size of a rejected request's body that is read.
 const MAX_DRAINED_BYTES: usize = 64 << 10;
 
-/// The scheme of a bearer token, in any case, and the space behind it.
-const BEARER: &[u8] = b"bearer ";
+/// The scheme of a bearer token, in any case.
+const BEARER: &[u8] = b"bearer";
 
 /// Returns the key in the headers: in V0's header, else the bearer token.
 pub(crate) fn key_in(headers: &HeaderMap) -> Option<&[u8]> {
-    headers.get(KEY_HEADER).map(|value| value.as_bytes()).or_else(|| bearer_token(headers))
+    headers.get(KEY_HEADER).map(|value| value.as_bytes()).or_else(|| bearer_tokens(headers).next())
 }
 
-/// Returns the bearer token in the headers.
-pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(BEARER.len())?;
-    scheme.eq_ignore_ascii_case(BEARER).then(|| token.trim_ascii())
+/// Returns the bearer tokens in the headers, of which a client should send one.
+pub(crate) fn bearer_tokens(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| {
+        let (scheme, token) = value.as_bytes().split_at_checked(BEARER.len())?;
+        let is_token =
+            scheme.eq_ignore_ascii_case(BEARER) && token.first().is_some_and(u8::is_ascii_whitespace);
+        is_token.then(|| token.trim_ascii())
+    })
 }
 
 /// Returns the key in the query of a socket.
@@ -208,14 +212,27 @@ mod tests {
             ("authorization", "Bearer secret"),
             ("authorization", "bearer secret"),
             ("authorization", "BEARER  secret"),
+            ("authorization", "Bearer\tsecret"),
         ] {
             assert_eq!(key(name, value).as_deref(), Some(b"secret".as_slice()), "{name}: {value}");
         }
-        for (name, value) in
-            [("authorization", "secret"), ("authorization", "Basic secret"), ("cookie", "secret")]
-        {
+        for (name, value) in [
+            ("authorization", "secret"),
+            ("authorization", "Basic secret"),
+            ("authorization", "Bearersecret"),
+            ("authorization", "Bearer"),
+            ("cookie", "secret"),
+        ] {
             assert_eq!(key(name, value), None, "{name}: {value}");
         }
+    }
+
+    #[test]
+    fn bearer_tokens_of_all_headers_are_found() {
+        let values = ["Bearer one", "Basic two", "bearer\tthree"];
+        let headers =
+            values.iter().map(|value| (header::AUTHORIZATION, HeaderValue::from_static(value))).collect();
+        assert_eq!(bearer_tokens(&headers).collect::<Vec<_>>(), [b"one".as_slice(), b"three"]);
     }
 
     #[test]

@@ -54,6 +54,10 @@ pub(crate) fn set_protocol(headers: &mut HeaderMap, protocol: HeaderValue) {
 
 /// Removes the headers about one connection.
 pub(crate) fn remove_connection(headers: &mut HeaderMap) {
+    // Without the encoding, the wrong length would be that of the body.
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
     let named = headers.get_all(header::CONNECTION).iter().filter_map(|names| names.to_str().ok());
     let named: Vec<_> = named.flat_map(|names| names.split(',')).map(|name| name.trim().to_owned()).collect();
     for name in named {

@@ -294,6 +294,11 @@ async fn revoked_key_ends_sessions_streams_and_ports() {
     let seen: Value =
         get_port("Authorization", &format!("bearer {ada}")).await.unwrap().json().await.unwrap();
     assert_eq!(seen["authorization"], Value::Null);
+    let several =
+        running.request(Method::GET, "/").header("Cookie", &cookie).header("Authorization", "Bearer other");
+    let several = several.header("Authorization", format!("Bearer\t{ada}"));
+    let seen: Value = several.send().await.unwrap().json().await.unwrap();
+    assert_eq!(seen["authorization"], Value::Null);
 
     let stream = format!("/api/v2/conversations/{}/stream", running.conversation);
     let mut stream = server.request(Method::GET, &stream).send().await.unwrap();

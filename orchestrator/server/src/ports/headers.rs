@@ -13,7 +13,7 @@ use crate::proxy::remove_connection;
 const OWN_COOKIES: [&str; 3] = [SESSION_COOKIE, HOST_SESSION_COOKIE, PORT_COOKIE];
 
 /// Replaces the headers of a request. The program sees itself as a server on its own machine, and none of our keys.
-/// `has_own_token` is whether the bearer token is a key of ours.
+/// `has_own_token` is whether a bearer token is a key of ours.
 pub(super) fn to_program(
     headers: &mut HeaderMap,
     port: u16,
@@ -25,6 +25,7 @@ pub(super) fn to_program(
         headers.remove(header::AUTHORIZATION);
     }
     headers.remove(KEY_HEADER);
+    headers.remove(header::PROXY_AUTHORIZATION);
     cookies::remove(headers, &OWN_COOKIES);
     remove_connection(headers);
     let local = format!("localhost:{port}");
@@ -57,6 +58,8 @@ pub(super) fn from_program(headers: &mut HeaderMap, port: u16, scheme: &str, hos
     }
     let location = headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
     let path = location.and_then(|location| location.strip_prefix(&format!("http://localhost:{port}")));
+    // Else it is another port or host, such as http://localhost:8000 or http://localhost:80.example.org for port 80.
+    let path = path.filter(|path| path.is_empty() || path.starts_with(['/', '?', '#']));
     if let Some(location) = path.map(|path| format!("{scheme}://{host}{path}")) {
         set(headers, header::LOCATION, &location);
     }
@@ -97,6 +100,8 @@ mod tests {
             ("origin", "http://80-a.localhost:3000"),
             ("x-session-api-key", "secret"),
             ("authorization", "Bearer secret"),
+            ("authorization", "Basic other"),
+            ("proxy-authorization", "Bearer secret"),
             ("cookie", "glovebox-session=1; theme=dark; glovebox-port=2; __Host-glovebox-session=3"),
             ("connection", "keep-alive, x-hop"),
             ("x-hop", "1"),
@@ -130,6 +135,7 @@ mod tests {
             ("alt-svc", "h3=\"evil.example:443\""),
             ("clear-site-data", "\"cookies\""),
             ("transfer-encoding", "chunked"),
+            ("content-length", "5"),
         ]);
         from_program(&mut response, 80, "https", &host);
         let expected = headers(&[
@@ -138,8 +144,32 @@ mod tests {
             ("location", "https://80-a.example.org/next?a"),
         ]);
         assert_eq!(response, expected);
-        let mut elsewhere = headers(&[("location", "https://example.com/")]);
-        from_program(&mut elsewhere, 80, "https", &host);
-        assert_eq!(elsewhere["location"], "https://example.com/");
+        let mut sized = headers(&[("content-length", "5")]);
+        from_program(&mut sized, 80, "https", &host);
+        assert_eq!(sized["content-length"], "5");
+    }
+
+    #[test]
+    fn only_the_address_of_the_port_is_replaced() {
+        let host = Authority::from_static("80-a.example.org");
+        let replaced = |location: &str| {
+            let mut response = HeaderMap::new();
+            set(&mut response, header::LOCATION, location);
+            from_program(&mut response, 80, "https", &host);
+            response["location"].to_str().unwrap().to_owned()
+        };
+        for path in ["", "/next", "?a", "#a"] {
+            let location = format!("http://localhost:80{path}");
+            assert_eq!(replaced(&location), format!("https://80-a.example.org{path}"));
+        }
+        for elsewhere in [
+            "https://example.com/",
+            "http://localhost:8000/",
+            "http://localhost:80.evil.example/",
+            "http://localhost:80@evil.example/",
+            "/next",
+        ] {
+            assert_eq!(replaced(elsewhere), elsewhere);
+        }
     }
 }

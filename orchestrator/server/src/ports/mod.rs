@@ -144,10 +144,10 @@ async fn forward(
     host: &Authority,
     mut request: Request,
 ) -> Result<Response, ApiError> {
-    let has_own_token = match auth::bearer_token(request.headers()) {
-        Some(token) => state.authenticator.with_key(token).await?.is_some(),
-        None => false,
-    };
+    let mut has_own_token = false;
+    for token in auth::bearer_tokens(request.headers()) {
+        has_own_token |= state.authenticator.with_key(token).await?.is_some();
+    }
     let conversations = state.conversations.conversations();
     let stream = conversations.connect_port(&target.conversation, target.port).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ApiError::Program)?;
