@@ -18,6 +18,9 @@ use crate::state::ServerState;
 /// A JSON body. An empty body is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
+/// The fields of a form without files.
+pub(crate) struct FormBody<T>(pub(crate) T);
+
 /// The parameters of the query.
 pub(crate) struct QueryParameters<T>(pub(crate) T);
 
@@ -34,6 +37,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (_, body) = read_body(request).await?;
         parse_json(&body).map(Self)
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for FormBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let (_, body) = read_body(request).await?;
+        parse_pairs(&body, "body").map(Self)
     }
 }
 
@@ -89,12 +101,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let query = parts.uri.query().unwrap_or_default();
-        let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
-        serde_path_to_error::deserialize(pairs)
-            .map(Self)
-            .map_err(|error| ApiError::invalid(field_name(error.path(), "query"), error.inner()))
+        parse_pairs(parts.uri.query().unwrap_or_default().as_bytes(), "query").map(Self)
     }
+}
+
+/// Parses URL-encoded pairs. `whole` is their name in errors.
+fn parse_pairs<T: DeserializeOwned>(text: &[u8], whole: &str) -> Result<T, ApiError> {
+    let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text));
+    serde_path_to_error::deserialize(pairs)
+        .map_err(|error| ApiError::invalid(field_name(error.path(), whole), error.inner()))
 }
 
 impl FromRequestParts<Arc<ServerState>> for ConversationPath {
@@ -142,6 +157,17 @@ mod tests {
     struct Sample {
         #[serde(rename = "name")]
         _name: String,
+    }
+
+    #[test]
+    fn error_of_a_form_has_the_field() {
+        let message = |body: &str| match parse_pairs::<Sample>(body.as_bytes(), "body") {
+            Err(error) => error.to_string(),
+            Ok(sample) => panic!("{sample:?}"),
+        };
+        assert_eq!(message(""), "body: missing field `name`");
+        assert_eq!(message("name=a&name=b"), "body: duplicate field `name`");
+        assert_eq!(parse_pairs::<Sample>(b"name=a+b&x=1", "body").unwrap()._name, "a b");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Form, Router};
+use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use html5gum::emitters::default::DefaultEmitter;
@@ -20,6 +20,7 @@ use tower_http::services::ServeFile;
 
 use crate::client_address::Client;
 use crate::error::ApiError;
+use crate::extract::FormBody;
 use crate::state::ServerState;
 use crate::{auth, cookies};
 
@@ -85,7 +86,7 @@ async fn file_or_page(State(state): State<Arc<ServerState>>, request: Request) -
     }
 }
 
-/// Returns the regular file for a path. `None` for hidden files, and for links out of the folder.
+/// Returns the regular file for a path. `None` for hidden files, and for links to them or out of the folder.
 async fn find_file(folder: &Path, path: &str) -> Option<PathBuf> {
     let is_name =
         |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['%', '\\', '\0']);
@@ -94,7 +95,8 @@ async fn find_file(folder: &Path, path: &str) -> Option<PathBuf> {
     let file = tokio::fs::canonicalize(folder.join(path)).await.ok()?;
     // A pipe would never end.
     let is_file = tokio::fs::metadata(&file).await.is_ok_and(|metadata| metadata.is_file());
-    (is_file && file.starts_with(&folder)).then_some(file)
+    let is_shown = |path: &Path| !path.iter().any(|name| name.as_encoded_bytes().starts_with(b"."));
+    (is_file && file.strip_prefix(&folder).is_ok_and(is_shown)).then_some(file)
 }
 
 /// The page. Without a session, leads to the sign-in. It is read for each request, because a new build has other scripts.
@@ -150,7 +152,7 @@ async fn sign_in_form() -> Response {
 async fn sign_in(
     State(state): State<Arc<ServerState>>,
     Extension(client): Extension<Client>,
-    Form(SignIn { key }): Form<SignIn>,
+    FormBody(SignIn { key }): FormBody<SignIn>,
 ) -> Result<Response, ApiError> {
     let key = key.expose_secret().trim();
     let caller = match auth::check_key(&state, Some(client), key.as_bytes()).await {

@@ -2,7 +2,7 @@
 
 use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
 use reqwest::{Method, RequestBuilder};
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::glovebox::{Home, finish};
 use tests::host_server::HostServer;
 
@@ -52,6 +52,17 @@ async fn page_is_served_after_sign_in() {
     let (status, headers, body) = response(wrong).await;
     assert!(status == 401 && !headers.contains_key(SET_COOKIE) && body.contains("not a key"), "{body}");
 
+    for (form, problem) in [("", "missing field `key`"), ("key=a&key=b", "duplicate field `key`")] {
+        let (status, _, body) =
+            response(server.request_without_key(Method::POST, "/sign-in").body(form)).await;
+        let error: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &error["msg_id"]), (400, &json!("API$INVALID_REQUEST")), "{form}: {body}");
+        assert_eq!(
+            (&error["field"], &error["message"]),
+            (&json!("body"), &json!(format!("body: {problem}")))
+        );
+    }
+
     let cookie = sign_in(&server).await;
     for path in ["/", "/conversations/a", "/index.html"] {
         let (status, headers, body) = response(get(path).header("Cookie", &cookie)).await;
@@ -75,8 +86,14 @@ async fn page_is_served_after_sign_in() {
     std::os::unix::fs::symlink("/etc", folder.join("etc")).unwrap();
     std::os::unix::fs::symlink("app.js", folder.join("assets/link.js")).unwrap();
     std::fs::write(folder.join(".env"), "secret").unwrap();
+    std::os::unix::fs::symlink("../.env", folder.join("assets/env.txt")).unwrap();
+    std::fs::create_dir(folder.join(".git")).unwrap();
+    std::fs::write(folder.join(".git/config"), "secret").unwrap();
+    std::os::unix::fs::symlink(".git", folder.join("git")).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(folder.join("fifo")).status().unwrap().success());
-    for path in ["/etc/passwd", "/.env", "/fifo", &format!("/{}", "a".repeat(3000)), &"/a".repeat(3000)] {
+    let long = format!("/{}", "a".repeat(3000));
+    let hidden = ["/.env", "/assets/env.txt", "/git/config"];
+    for path in ["/etc/passwd", "/fifo", &long, &"/a".repeat(3000)].iter().chain(&hidden) {
         let (status, _, body) = response(get(path).header("Cookie", &cookie)).await;
         assert_eq!((status, body.as_str()), (200, PAGE), "{path}");
     }
