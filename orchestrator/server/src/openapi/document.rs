@@ -10,8 +10,8 @@ use crate::auth::KEY_HEADER;
 use crate::cookies::{HOST_SESSION_COOKIE, SESSION_COOKIE};
 use crate::openai::{self, OpenAiErrorBody};
 use crate::routes::{
-    conversations, events, files, git, health, knowledge, options, ports, secrets, settings, upload,
-    workspace_git,
+    conversations, events, files, git, health, knowledge, options, ports, sandboxes, secrets, settings,
+    upload, workspace_git,
 };
 use crate::{metrics, stream};
 
@@ -63,6 +63,7 @@ pub(crate) struct Bytes(Vec<u8>);
         events::append,
         events::message,
         events::trajectory,
+        sandboxes::find,
         stream::stream,
         ports::web_hosts,
         ports::vscode_url,

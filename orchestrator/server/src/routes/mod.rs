@@ -8,6 +8,7 @@ pub(crate) mod health;
 pub(crate) mod knowledge;
 pub(crate) mod options;
 pub(crate) mod ports;
+pub(crate) mod sandboxes;
 pub(crate) mod secrets;
 pub(crate) mod settings;
 pub(crate) mod upload;
@@ -66,6 +67,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/remember-prompt", get(knowledge::remember_prompt))
         .route("/conversations/{id}/submit-feedback", post(conversations::submit_feedback))
         .route("/conversations/{id}/exp-config", post(conversations::experiment_config))
+        .route("/v1/sandboxes", get(sandboxes::find))
         .route("/v2/conversations/{id}/stream", get(stream::stream))
         .merge(git::router())
         .merge(settings::router())
