@@ -106,7 +106,7 @@ pub(crate) fn conversation_info(
     Some(ConversationInfo {
         conversation_id: summary.id.clone(),
         title: overview.map(|overview| overview.title().to_owned()).unwrap_or_default(),
-        last_updated_at: summary.last_updated_at.clone(),
+        last_updated_at: summary.last_updated_at.with_utc_zone(),
         status,
         runtime_status: running.as_deref().map(runtime_status),
         selected_repository: overview.and_then(|overview| overview.repository.clone()),
@@ -116,7 +116,7 @@ pub(crate) fn conversation_info(
         num_connections: server.connection_count(&summary.id),
         url: None,
         session_api_key: None,
-        created_at: summary.created_at.clone(),
+        created_at: summary.created_at.with_utc_zone(),
         pr_number: Vec::new(),
         conversation_version: "V0",
         sub_conversation_ids: Vec::new(),

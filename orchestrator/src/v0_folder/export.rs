@@ -81,8 +81,8 @@ fn metadata(entry: &ConversationEntry, started: Option<&ConversationStarted>) ->
         "trigger": started.and_then(|started| started.trigger),
         "pr_number": [],
         "llm_model": overview.and_then(|overview| overview.model.as_ref()),
-        "created_at": summary.map(|summary| &summary.created_at),
-        "last_updated_at": summary.map(|summary| &summary.last_updated_at),
+        "created_at": summary.map(|summary| summary.created_at.with_utc_zone()),
+        "last_updated_at": summary.map(|summary| summary.last_updated_at.with_utc_zone()),
         "accumulated_cost": overview.map(|overview| overview.cost()),
     })
 }

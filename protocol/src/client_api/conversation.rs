@@ -116,7 +116,7 @@ pub struct ConversationInfo {
     pub conversation_id: ConversationId,
     /// Its title; empty if it has none.
     pub title: String,
-    /// When its last event was appended, in UTC.
+    /// When its last event was appended, in UTC, with the zone `Z`.
     pub last_updated_at: Timestamp,
     /// Whether it runs.
     pub status: ConversationState,
@@ -136,7 +136,7 @@ pub struct ConversationInfo {
     pub url: Option<String>,
     /// Key of its own server. `None`: that of this server.
     pub session_api_key: Option<String>,
-    /// When it was created, in UTC.
+    /// When it was created, in UTC, with the zone `Z`.
     pub created_at: Timestamp,
     /// Numbers of its pull requests. Always empty: V0's resolvers fill it.
     pub pr_number: Vec<u64>,

@@ -9,10 +9,20 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String, example = "2025-10-03T12:34:56.789012"))]
 pub struct Timestamp(String);
 
+/// Start of every time. `d` is a digit.
+const SHAPE: &str = "dddd-dd-ddTdd:dd:dd";
+
 impl Timestamp {
     /// Returns the wire format.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the same time with the zone `Z`, unless it has a zone: clients take a time without one for their local time. For
+    /// times of Glovebox, which are UTC.
+    pub fn with_utc_zone(&self) -> Self {
+        let has_zone = self.0.bytes().skip(SHAPE.len()).any(|byte| b"+-Z".contains(&byte));
+        if has_zone { self.clone() } else { Self(format!("{}Z", self.0)) }
     }
 }
 
@@ -20,7 +30,6 @@ impl TryFrom<String> for Timestamp {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        const SHAPE: &str = "dddd-dd-ddTdd:dd:dd";
         let is_start_valid = text.len() >= SHAPE.len()
             && SHAPE.bytes().zip(text.bytes()).all(|(shape, byte)| match shape {
                 b'd' => byte.is_ascii_digit(),
@@ -40,5 +49,23 @@ impl TryFrom<String> for Timestamp {
 impl From<Timestamp> for String {
     fn from(timestamp: Timestamp) -> Self {
         timestamp.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zone_is_added_to_a_time_without_one() {
+        for (text, expected) in [
+            ("2025-10-03T12:34:56.789012", "2025-10-03T12:34:56.789012Z"),
+            ("2025-10-03T12:34:56", "2025-10-03T12:34:56Z"),
+            ("2025-10-03T12:34:56Z", "2025-10-03T12:34:56Z"),
+            ("2025-10-03T12:34:56.7-02:00", "2025-10-03T12:34:56.7-02:00"),
+        ] {
+            let time = Timestamp::try_from(text.to_owned()).unwrap();
+            assert_eq!(time.with_utc_zone().as_str(), expected);
+        }
     }
 }

@@ -105,6 +105,22 @@ async fn malformed_requests_name_their_field() {
     }
 }
 
+/// A browser takes a time without a zone for its local time.
+#[tokio::test]
+async fn times_of_a_conversation_have_their_zone() {
+    let home = Home::new();
+    let server = start(&home);
+    let id = server.post("/api/conversations", &json!({})).await["conversation_id"].clone();
+    let id = id.as_str().unwrap();
+    let single = server.get(&format!("/api/conversations/{id}")).await;
+    let listed = server.get("/api/conversations").await["results"][0].clone();
+    for info in [&single, &listed] {
+        for field in ["created_at", "last_updated_at"] {
+            assert!(info[field].as_str().unwrap().ends_with('Z'), "{info}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn concurrent_requests_to_one_conversation_are_in_order() {
     let home = Home::new();
