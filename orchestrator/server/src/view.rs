@@ -2,6 +2,7 @@
 
 use conversations::{ConversationEntry, ConversationStatus};
 use engine::conversation::State;
+use engine::events::Overview;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
 use protocol::record::{ConversationStarted, ConversationTrigger};
 use protocol::{
@@ -19,6 +20,9 @@ const PNG: &str = "data:image/png;base64,";
 
 /// Maximum number of characters of an action in a text.
 const MAX_ACTION_EXCERPT: usize = 200;
+
+/// Number of characters of the id in the title of a conversation without one.
+const DEFAULT_TITLE_ID_CHARS: usize = 5;
 
 /// Returns an event as V0's JSON. `None` for records, which V0 does not know.
 pub(crate) fn event(event: &Event) -> Option<Value> {
@@ -105,7 +109,7 @@ pub(crate) fn conversation_info(
     };
     Some(ConversationInfo {
         conversation_id: summary.id.clone(),
-        title: overview.map(|overview| overview.title().to_owned()).unwrap_or_default(),
+        title: title(&summary.id, overview.map(Overview::title)),
         last_updated_at: summary.last_updated_at.with_utc_zone(),
         status,
         runtime_status: running.as_deref().map(runtime_status),
@@ -121,6 +125,16 @@ pub(crate) fn conversation_info(
         conversation_version: "V0",
         sub_conversation_ids: Vec::new(),
     })
+}
+
+/// Returns the title of a conversation. One without a title or a message has V0's default.
+fn title(id: &ConversationId, title: Option<&str>) -> String {
+    match title.filter(|title| !title.is_empty()) {
+        Some(title) => title.to_owned(),
+        None => {
+            format!("Conversation {}", id.as_str().chars().take(DEFAULT_TITLE_ID_CHARS).collect::<String>())
+        }
+    }
 }
 
 /// Returns what created a conversation. Those of the command line and of older versions count as V0's default.
@@ -140,5 +154,18 @@ fn runtime_status(state: &State) -> ConversationRuntimeStatus {
         _ if !is_starting(state) => ConversationRuntimeStatus::Ready,
         _ if state.lease.is_some() => ConversationRuntimeStatus::SettingUpWorkspace,
         _ => ConversationRuntimeStatus::StartingRuntime,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn title_is_the_start_of_the_id_when_there_is_none() {
+        let title = |id: &str, given| title(&id.parse().unwrap(), given);
+        assert_eq!(title("0123456789abcdef", Some("Fix it")), "Fix it");
+        assert_eq!(title("0123456789abcdef", Some("")), "Conversation 01234");
+        assert_eq!(title("abc", None), "Conversation abc");
     }
 }

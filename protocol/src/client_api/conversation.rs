@@ -114,7 +114,7 @@ pub enum ConversationRuntimeStatus {
 pub struct ConversationInfo {
     /// Its id.
     pub conversation_id: ConversationId,
-    /// Its title; empty if it has none.
+    /// Its title, else `Conversation` and the start of its id.
     pub title: String,
     /// When its last event was appended, in UTC, with the zone `Z`.
     pub last_updated_at: Timestamp,

@@ -107,7 +107,7 @@ async fn malformed_requests_name_their_field() {
 
 /// A browser takes a time without a zone for its local time.
 #[tokio::test]
-async fn times_of_a_conversation_have_their_zone() {
+async fn conversation_without_a_message_has_title_and_zones() {
     let home = Home::new();
     let server = start(&home);
     let id = server.post("/api/conversations", &json!({})).await["conversation_id"].clone();
@@ -115,6 +115,7 @@ async fn times_of_a_conversation_have_their_zone() {
     let single = server.get(&format!("/api/conversations/{id}")).await;
     let listed = server.get("/api/conversations").await["results"][0].clone();
     for info in [&single, &listed] {
+        assert_eq!(info["title"], format!("Conversation {}", &id[..5]));
         for field in ["created_at", "last_updated_at"] {
             assert!(info[field].as_str().unwrap().ends_with('Z'), "{info}");
         }
