@@ -8,8 +8,9 @@ use std::fs::read_dir;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use protocol::client_api::git::GitProvider;
 use protocol::{Event, EventBody, python_json};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 pub(crate) use export::{Exported, V0Export};
@@ -37,10 +38,18 @@ pub(crate) struct V0Conversation {
 #[serde(default)]
 pub(crate) struct V0Metadata {
     pub(crate) title: Option<String>,
-    /// `owner/name`.
+    /// Its full name at the provider.
     pub(crate) selected_repository: Option<String>,
+    /// `None` for one that Glovebox does not know.
+    #[serde(deserialize_with = "known_provider")]
+    pub(crate) git_provider: Option<GitProvider>,
     pub(crate) selected_branch: Option<String>,
     pub(crate) llm_model: Option<String>,
+}
+
+fn known_provider<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<GitProvider>, D::Error> {
+    let name = Value::deserialize(deserializer)?;
+    Ok(GitProvider::deserialize(name).ok())
 }
 
 /// Returns the folders of the conversations in V0's folder, sorted. The folder may also be that of one conversation, or its
@@ -106,4 +115,22 @@ fn folders(parent: &Path) -> io::Result<Vec<PathBuf>> {
     folders.retain(|path| path.is_dir());
     folders.sort();
     Ok(folders)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provider_of_metadata_may_be_unknown() {
+        for (metadata, provider) in [
+            (r#"{"git_provider": "gitlab"}"#, Some(GitProvider::GitLab)),
+            (r#"{"git_provider": "forgejo"}"#, None),
+            (r#"{"git_provider": null}"#, None),
+            ("{}", None),
+        ] {
+            let metadata: V0Metadata = serde_json::from_str(metadata).unwrap();
+            assert_eq!(metadata.git_provider, provider);
+        }
+    }
 }

@@ -34,5 +34,6 @@ pub use base_urls::{BaseUrl, BaseUrls, InvalidBaseUrl};
 pub use client::{ClientError, GitClient, RequestLimits};
 pub use error::{GitError, RequestError};
 pub use microagents::MicroagentSource;
+pub use names::repository_name;
 pub use providers::{GitProviders, RepositoryQuery, SearchQuery};
 pub use token::ProviderToken;

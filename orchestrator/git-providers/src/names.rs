@@ -1,5 +1,7 @@
 //! Names and hosts that a user supplies.
 
+use percent_encoding::percent_decode_str;
+use protocol::client_api::git::GitProvider;
 use reqwest::Url;
 
 use crate::error::RequestError;
@@ -79,6 +81,29 @@ pub(crate) fn repository_in_url(text: &str) -> Option<(String, String)> {
     Some((url.host_str()?.to_owned(), path.to_owned()))
 }
 
+/// Returns V0's name of the repository at a URL: `owner/name`, with all groups at GitLab, and `organization/project/name` at Azure
+/// DevOps. Returns the URL if the provider is unknown, or if it has no such URL. A path below which a GitLab serves counts as a
+/// group, because nothing distinguishes it.
+pub fn repository_name(provider: Option<GitProvider>, url: &str) -> String {
+    full_name(provider, url).unwrap_or_else(|| url.to_owned())
+}
+
+fn full_name(provider: Option<GitProvider>, url: &str) -> Option<String> {
+    let (host, path) = repository_in_url(url)?;
+    // The provider of V0's names without one.
+    let provider = provider.or_else(|| (host == "github.com").then_some(GitProvider::GitHub))?;
+    let segments: Vec<&str> = path.split('/').collect();
+    let name = match (provider, &segments[..]) {
+        (GitProvider::GitHub | GitProvider::Bitbucket, [.., owner, name]) => format!("{owner}/{name}"),
+        (GitProvider::GitLab, [_, _, ..]) => path,
+        (GitProvider::AzureDevOps, [.., organization, project, "_git", name]) => {
+            format!("{organization}/{project}/{name}")
+        }
+        _ => return None,
+    };
+    Some(percent_decode_str(&name).decode_utf8().ok()?.into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +149,33 @@ mod tests {
         let below = |host: &str| url_below(&host.parse().unwrap(), "api/v4").to_string();
         assert_eq!(below("https://git.example.com"), "https://git.example.com/api/v4");
         assert_eq!(below("https://example.com:8443/git/"), "https://example.com:8443/git/api/v4");
+    }
+
+    #[test]
+    fn repository_has_v0s_name_at_a_known_provider() {
+        use GitProvider::*;
+        for (provider, url, name) in [
+            (None, "https://github.com/a/b.git", "a/b"),
+            (Some(GitHub), "https://github.com/acme/.github", "acme/.github"),
+            (Some(GitHub), "https://git.example.com:8443/below/a/b.git", "a/b"),
+            (Some(GitLab), "https://gitlab.com/group/sub/app.git", "group/sub/app"),
+            (Some(GitLab), "https://git.example.com/a/\u{e4}.git", "a/\u{e4}"),
+            (Some(Bitbucket), "https://bitbucket.org/a/b", "a/b"),
+            (Some(AzureDevOps), "https://dev.azure.com/acme/my%20project/_git/app", "acme/my project/app"),
+            (Some(AzureDevOps), "https://devops.example.com/c/p/_git/app", "c/p/app"),
+        ] {
+            assert_eq!(repository_name(provider, url), name);
+        }
+        for (provider, url) in [
+            (None, "https://gitlab.com/a/b.git"),
+            (None, "git@github.com:a/b"),
+            (Some(GitHub), "https://github.com/a"),
+            (Some(GitLab), "file:///srv/a/b"),
+            (Some(AzureDevOps), "https://dev.azure.com/a/b"),
+            (Some(EnterpriseSso), "https://example.com/a/b"),
+        ] {
+            assert_eq!(repository_name(provider, url), url);
+        }
     }
 
     #[test]

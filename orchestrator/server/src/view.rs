@@ -3,6 +3,7 @@
 use conversations::{ConversationEntry, ConversationStatus};
 use engine::conversation::State;
 use engine::events::Overview;
+use git_providers::repository_name;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
 use protocol::record::{ConversationStarted, ConversationTrigger};
 use protocol::{
@@ -113,7 +114,7 @@ pub(crate) fn conversation_info(
         last_updated_at: summary.last_updated_at.with_utc_zone(),
         status,
         runtime_status: running.as_deref().map(runtime_status),
-        selected_repository: overview.and_then(|overview| overview.repository.clone()),
+        selected_repository: repository(entry, started),
         selected_branch: overview.and_then(|overview| overview.branch.clone()),
         git_provider: started.and_then(|started| started.git_provider),
         trigger: Some(trigger(started)),
@@ -135,6 +136,17 @@ fn title(id: &ConversationId, title: Option<&str>) -> String {
             format!("Conversation {}", id.as_str().chars().take(DEFAULT_TITLE_ID_CHARS).collect::<String>())
         }
     }
+}
+
+/// Returns the repository in the workspace of a conversation, as V0 names it. `None` if there is none.
+pub(crate) fn repository(entry: &ConversationEntry, started: Option<&ConversationStarted>) -> Option<String> {
+    let provider = started.and_then(|started| started.git_provider);
+    Some(repository_name(provider, repository_url(entry)?))
+}
+
+/// Returns the URL of the repository in the workspace of a conversation. `None` if there is none.
+pub(crate) fn repository_url(entry: &ConversationEntry) -> Option<&str> {
+    entry.overview.as_ref().ok()?.repository.as_deref()
 }
 
 /// Returns what created a conversation. Those of the command line and of older versions count as V0's default.

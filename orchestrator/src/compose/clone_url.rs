@@ -13,15 +13,15 @@ const MAX_SEGMENTS: usize = 22;
 
 /// A repository to clone.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct ChosenRepository {
+pub(crate) struct ChosenRepository {
     /// Without credentials, unless the user has named a URL with some.
-    pub(super) url: String,
+    pub(crate) url: String,
     /// `None` if the user has named a URL without its provider.
-    pub(super) provider: Option<GitProvider>,
+    pub(crate) provider: Option<GitProvider>,
 }
 
 /// Returns the URL of a repository. A name without a provider is that of the only provider with a token, else GitHub's.
-pub(super) fn choose(
+pub(crate) fn choose(
     repository: &str,
     provider: Option<GitProvider>,
     tokens: &BTreeMap<GitProvider, GitToken>,

@@ -2,7 +2,7 @@
 
 mod accounts;
 mod agent;
-mod clone_url;
+pub(crate) mod clone_url;
 mod condenser;
 mod conversations;
 mod hosted;

@@ -6,14 +6,12 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use conversations::ConversationEntry;
+use git_providers::repository_name;
 use protocol::Event;
 use protocol::record::ConversationStarted;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use serde_json::{Value, json};
-
-/// Start of the URL of a repository that V0 names `owner/name`.
-const GITHUB: &str = "https://github.com/";
 
 /// A folder to which conversations are exported.
 pub(crate) struct V0Export {
@@ -70,14 +68,15 @@ impl V0Export {
 /// Returns V0's metadata of a conversation.
 fn metadata(entry: &ConversationEntry, started: Option<&ConversationStarted>) -> Value {
     let (summary, overview) = (entry.summary.as_ref(), entry.overview.as_ref().ok());
-    let repository = overview.and_then(|overview| overview.repository.as_deref()).map(v0_repository);
+    let git_provider = started.and_then(|started| started.git_provider);
+    let repository = overview.and_then(|overview| overview.repository.as_deref());
     json!({
         "conversation_id": entry.id(),
         "title": overview.map(|overview| overview.title()),
         "user_id": overview.and_then(|overview| overview.owner.as_ref()),
-        "selected_repository": repository,
+        "selected_repository": repository.map(|url| repository_name(git_provider, url)),
         "selected_branch": overview.and_then(|overview| overview.branch.as_ref()),
-        "git_provider": started.and_then(|started| started.git_provider),
+        "git_provider": git_provider,
         "trigger": started.and_then(|started| started.trigger),
         "pr_number": [],
         "llm_model": overview.and_then(|overview| overview.model.as_ref()),
@@ -85,29 +84,4 @@ fn metadata(entry: &ConversationEntry, started: Option<&ConversationStarted>) ->
         "last_updated_at": summary.map(|summary| summary.last_updated_at.with_utc_zone()),
         "accumulated_cost": overview.map(|overview| overview.cost()),
     })
-}
-
-/// Returns `owner/name` for a repository at GitHub, else its URL.
-fn v0_repository(url: &str) -> &str {
-    match url.strip_prefix(GITHUB) {
-        Some(path) => path.strip_suffix(".git").unwrap_or(path),
-        None => url,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::v0_repository;
-
-    #[test]
-    fn repository_has_v0s_name_at_github_only() {
-        for (url, name) in [
-            ("https://github.com/a/b.git", "a/b"),
-            ("https://github.com/a/b", "a/b"),
-            ("https://gitlab.com/a/b.git", "https://gitlab.com/a/b.git"),
-            ("git@github.com:a/b", "git@github.com:a/b"),
-        ] {
-            assert_eq!(v0_repository(url), name);
-        }
-    }
 }

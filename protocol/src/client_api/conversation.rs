@@ -122,7 +122,7 @@ pub struct ConversationInfo {
     pub status: ConversationState,
     /// State of its sandbox. `None` if it does not run.
     pub runtime_status: Option<ConversationRuntimeStatus>,
-    /// Repository in its workspace.
+    /// Repository in its workspace: its full name at a known provider, else its URL.
     pub selected_repository: Option<String>,
     /// Branch of the repository.
     pub selected_branch: Option<String>,

@@ -45,7 +45,7 @@ pub(crate) struct ListQuery {
     /// Maximum number of conversations.
     #[param(minimum = 1, maximum = 100, default = 20)]
     pub(crate) limit: usize,
-    /// A part of the URL of the repository.
+    /// The full name of the repository, or a part of its URL.
     pub(crate) selected_repository: Option<String>,
     /// What created the conversation.
     pub(crate) conversation_trigger: Option<ConversationTrigger>,
@@ -185,13 +185,20 @@ pub(crate) async fn page(
     }
     let before = query.page_id.as_deref().map(str::parse).transpose();
     let filter = ConversationFilter {
-        repository: query.selected_repository,
+        repository: query.selected_repository.as_deref().map(url_part),
         owner,
         before: before.map_err(|error| ApiError::invalid("page_id", error))?,
         limit: Some(query.limit + 1),
         ..ConversationFilter::default()
     };
-    let mut selected = select(state, filter, query.conversation_trigger).await?;
+    let ListQuery { selected_repository: repository, conversation_trigger: trigger, .. } = &query;
+    let is_selected = |(entry, started): &Selected| {
+        trigger.is_none_or(|trigger| view::trigger(started.as_ref()) == trigger)
+            && repository
+                .as_ref()
+                .is_none_or(|repository| has_repository(entry, started.as_ref(), repository))
+    };
+    let mut selected = select(state, filter, is_selected).await?;
     let has_more = selected.len() > query.limit;
     selected.truncate(query.limit);
     let last = selected.last().and_then(|(entry, _)| entry.position()).filter(|_| has_more);
@@ -203,12 +210,25 @@ pub(crate) async fn page(
 /// A conversation of a list, with its settings if they can be read.
 type Selected = (ConversationEntry, Option<ConversationStarted>);
 
-/// Lists the conversations that the filter selects and that `trigger` created. The trigger is in their logs only, so a list of
-/// a rare one reads the start of each.
+/// Returns a part of the URL of every repository that a text names. At Azure DevOps, a URL does not contain the full name, and has no
+/// spaces.
+fn url_part(repository: &str) -> String {
+    let name = repository.rsplit('/').next().unwrap_or_default();
+    name.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// Whether a text is the full name of a conversation's repository, or a part of its URL.
+fn has_repository(entry: &ConversationEntry, started: Option<&ConversationStarted>, text: &str) -> bool {
+    view::repository_url(entry).is_some_and(|url| url.contains(text))
+        || view::repository(entry, started).is_some_and(|name| name == text)
+}
+
+/// Lists the conversations that the filter and the predicate select. The trigger and the provider are in their logs only, so a list
+/// of rare ones reads the start of each.
 async fn select(
     state: &ServerState,
     mut filter: ConversationFilter,
-    trigger: Option<ConversationTrigger>,
+    is_selected: impl Fn(&Selected) -> bool,
 ) -> Result<Vec<Selected>, ApiError> {
     let conversations = state.conversations.conversations();
     let (limit, mut selected) = (filter.limit.unwrap_or(MAX_PAGE_SIZE), Vec::new());
@@ -222,8 +242,9 @@ async fn select(
                 Some(summary) => conversations.started(&summary.id).await.unwrap_or_default(),
                 None => None,
             };
-            if trigger.is_none_or(|trigger| view::trigger(started.as_ref()) == trigger) {
-                selected.push((entry, started));
+            let conversation = (entry, started);
+            if is_selected(&conversation) {
+                selected.push(conversation);
             }
         }
         if is_last || selected.len() >= limit || filter.before.is_none() {
@@ -368,4 +389,21 @@ pub(super) async fn submit_feedback(
     }
     state.conversations.record_feedback(&id, feedback.clone()).await?;
     Ok(Json(feedback))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_a_named_repository_contain_its_part() {
+        for (text, url) in [
+            ("acme/app", "https://github.com/acme/app.git"),
+            ("github.com/acme", "https://github.com/acme/app.git"),
+            ("acme/", "https://github.com/acme/app.git"),
+            ("acme/my project/my app", "https://dev.azure.com/acme/my%20project/_git/my%20app"),
+        ] {
+            assert!(url.contains(&url_part(text)), "{text}");
+        }
+    }
 }

@@ -1,16 +1,18 @@
 //! `glovebox conversations import`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap_complete::engine::ArgValueCandidates;
 use conversations::{Conversations, ConversationsError};
 use protocol::ConversationId;
+use protocol::record::ConversationStarted;
 use secrecy::SecretString;
 use serde_json::json;
 
 use crate::cli::{candidates, print};
-use crate::compose::{self, StateDir};
+use crate::compose::{self, StateDir, clone_url};
 use crate::config::{Config, Runtime};
 use crate::exit::{Exit, UsageError};
 use crate::v0_folder::{self, V0Conversation};
@@ -84,14 +86,18 @@ async fn import(
         v0_folder::read(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     anyhow::ensure!(!events.is_empty(), "it has no events");
     let mut config = config.clone();
+    let mut git_provider = metadata.git_provider;
     if let Some(repository) = metadata.selected_repository {
+        let chosen = clone_url::choose(&repository, git_provider, &BTreeMap::new())?;
+        git_provider = chosen.provider;
         let branch = metadata.selected_branch.map(|branch| format!("#{branch}")).unwrap_or_default();
-        config.workspace.selected_repository = Some(SecretString::from(format!("{repository}{branch}")));
+        config.workspace.selected_repository = Some(SecretString::from(format!("{}{branch}", chosen.url)));
     }
     let model = metadata.llm_model.unwrap_or_else(|| compose::stored_model_name(&config.llm));
     let workspace = WorkspaceFolder::choose(&config, state_dir, &id, None)?;
     let setup = workspace::setup(&config.workspace, &workspace)?;
-    let started = compose::started(&config, &workspace, setup, model)?;
+    let started =
+        ConversationStarted { git_provider, ..compose::started(&config, &workspace, setup, model)? };
     let count = events.len();
     match conversations.import(&id, started, metadata.title, events).await {
         Ok(()) => Ok(Imported::Now { events: count, skipped }),
