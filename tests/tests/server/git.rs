@@ -231,6 +231,28 @@ async fn new_conversation_has_its_provider_and_trigger() {
     let second = triggers(&format!("conversation_trigger=gui&limit=1&page_id={}", next.unwrap())).await;
     assert_eq!((first, second), (vec!["gui".to_owned()], (vec!["gui".to_owned()], None)));
 
+    let microagents = async |query: &str| {
+        let path = format!("/api/microagent-management/conversations?{query}");
+        let (status, page) = server.send(Method::GET, &path, None).await;
+        let ids = page["results"]
+            .as_array()
+            .map(|results| results.iter().map(|info| info["conversation_id"].clone()).collect::<Vec<_>>());
+        (status.as_u16(), ids, page["next_page_id"].clone())
+    };
+    let only = (200, Some(vec![learning["conversation_id"].clone()]), Value::Null);
+    assert_eq!(microagents("selected_repository=acme/lib&limit=1").await, only);
+    // Of another repository, of another trigger, and a part of a name.
+    for other in ["acme/none", "acme/app", "acme/li"] {
+        let found = microagents(&format!("selected_repository={other}")).await;
+        assert_eq!(found, (200, Some(vec![]), Value::Null), "{other}");
+    }
+    assert_eq!(microagents("limit=1").await.0, 400);
+    let listed =
+        async |query: &str| server.get(&format!("/api/conversations?{query}")).await["results"].clone();
+    let by_name = listed("selected_repository=acme/sub/app").await;
+    assert_eq!((by_name.as_array().unwrap().len(), &by_name[0]["git_provider"]), (1, &json!("gitlab")));
+    assert_eq!(listed(&format!("selected_repository={UNREACHABLE}/acme")).await.as_array().unwrap().len(), 3);
+
     for (request, code, field) in [
         (json!({"git_provider": "gitea"}), "API$INVALID_REQUEST", json!("git_provider")),
         (json!({"suggested_task": {"repo": "a/b"}}), "API$INVALID_REQUEST", json!("suggested_task")),

@@ -51,6 +51,7 @@ pub(crate) struct Bytes(Vec<u8>);
         secrets::remove,
         conversations::create,
         conversations::list,
+        conversations::list_of_microagents,
         conversations::find,
         conversations::rename,
         conversations::delete,

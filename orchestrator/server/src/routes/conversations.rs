@@ -51,6 +51,18 @@ pub(crate) struct ListQuery {
     pub(crate) conversation_trigger: Option<ConversationTrigger>,
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct MicroagentListQuery {
+    /// The full name of the repository, or its URL.
+    selected_repository: String,
+    /// Maximum number of conversations.
+    #[param(minimum = 1, maximum = 100, default = 20)]
+    limit: Option<usize>,
+    /// The `next_page_id` of the page before.
+    page_id: Option<String>,
+}
+
 impl Default for ListQuery {
     fn default() -> Self {
         Self { page_id: None, limit: 20, selected_repository: None, conversation_trigger: None }
@@ -174,11 +186,45 @@ pub(super) async fn list(
     page(&state, caller.user, query).await.map(Json)
 }
 
+/// Lists the conversations that write microagents for a repository, the latest first.
+#[utoipa::path(get, path = "/api/microagent-management/conversations",
+    params(MicroagentListQuery),
+    responses((status = 200, description = "A page", body = ConversationPage)))]
+pub(super) async fn list_of_microagents(
+    State(state): State<Arc<ServerState>>,
+    RequestCaller(caller): RequestCaller,
+    QueryParameters(query): QueryParameters<MicroagentListQuery>,
+) -> Result<Json<ConversationPage>, ApiError> {
+    let MicroagentListQuery { selected_repository: repository, limit, page_id } = query;
+    let all = ListQuery::default();
+    let query = ListQuery {
+        page_id,
+        limit: limit.unwrap_or(all.limit),
+        selected_repository: Some(repository.clone()),
+        conversation_trigger: Some(ConversationTrigger::MicroagentManagement),
+    };
+    let is_of_repository = |(entry, started): &Selected| {
+        view::repository_url(entry) == Some(repository.as_str())
+            || view::repository(entry, started.as_ref()).as_ref() == Some(&repository)
+    };
+    selected_page(&state, caller.user, query, is_of_repository).await.map(Json)
+}
+
 /// Returns a page of the conversations of a user. `None` for the operator, who sees all.
 pub(crate) async fn page(
     state: &ServerState,
     owner: Option<UserId>,
     query: ListQuery,
+) -> Result<ConversationPage, ApiError> {
+    selected_page(state, owner, query, |_| true).await
+}
+
+/// Like [`page`], of the conversations that the predicate selects.
+async fn selected_page(
+    state: &ServerState,
+    owner: Option<UserId>,
+    query: ListQuery,
+    predicate: impl Fn(&Selected) -> bool,
 ) -> Result<ConversationPage, ApiError> {
     if !(1..=MAX_PAGE_SIZE).contains(&query.limit) {
         return Err(ApiError::invalid("limit", format_args!("must be 1 to {MAX_PAGE_SIZE}")));
@@ -192,8 +238,10 @@ pub(crate) async fn page(
         ..ConversationFilter::default()
     };
     let ListQuery { selected_repository: repository, conversation_trigger: trigger, .. } = &query;
-    let is_selected = |(entry, started): &Selected| {
-        trigger.is_none_or(|trigger| view::trigger(started.as_ref()) == trigger)
+    let is_selected = |conversation: &Selected| {
+        let (entry, started) = conversation;
+        predicate(conversation)
+            && trigger.is_none_or(|trigger| view::trigger(started.as_ref()) == trigger)
             && repository
                 .as_ref()
                 .is_none_or(|repository| has_repository(entry, started.as_ref(), repository))

@@ -67,6 +67,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/remember-prompt", get(knowledge::remember_prompt))
         .route("/conversations/{id}/submit-feedback", post(conversations::submit_feedback))
         .route("/conversations/{id}/exp-config", post(conversations::experiment_config))
+        .route("/microagent-management/conversations", get(conversations::list_of_microagents))
         .route("/v1/sandboxes", get(sandboxes::find))
         .route("/v2/conversations/{id}/stream", get(stream::stream))
         .merge(git::router())
