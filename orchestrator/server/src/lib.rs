@@ -23,7 +23,7 @@
 //! | `GET git/diff?path=` | `{modified, original}` |
 //! | `GET microagents` | `{microagents}`, the knowledge of the conversation |
 //! | `GET remember-prompt?event_id=` | `{status, prompt}`; calls no model |
-//! | `POST submit-feedback` | the feedback, which is stored in the log |
+//! | `POST submit-feedback` | the feedback, which is stored in the log, and the fields that V0's page shows |
 //! | `POST exp-config` | `false` |
 //!
 //! Those that read the workspace need a running conversation with a sandbox (409), and start nothing. `docs/v0-migration.md`

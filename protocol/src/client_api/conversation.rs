@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::git::{GitProvider, SuggestedTask};
-use crate::record::ConversationTrigger;
+use crate::record::{ConversationTrigger, FeedbackGiven};
 use crate::{ConversationId, Event, Timestamp};
 
 /// A request for a new conversation.
@@ -201,6 +201,41 @@ impl Success {
 pub struct ChangeReply {
     /// What was changed, for people.
     pub message: &'static str,
+}
+
+/// The response to `POST …/submit-feedback`: the feedback, and the fields of V0's service that its page reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FeedbackReply {
+    /// The stored feedback.
+    #[serde(flatten)]
+    feedback: FeedbackGiven,
+    /// Always 200.
+    #[serde(rename = "statusCode")]
+    status_code: u16,
+    /// What the page shows.
+    body: FeedbackReceipt,
+}
+
+/// What V0's page shows after feedback.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+struct FeedbackReceipt {
+    /// Where the feedback is, for people.
+    message: &'static str,
+    /// Always empty: the feedback is not shared.
+    feedback_id: &'static str,
+    /// Always empty: the feedback is not shared.
+    password: &'static str,
+}
+
+impl FeedbackReply {
+    /// Creates the response to feedback that is stored.
+    pub fn new(feedback: FeedbackGiven) -> Self {
+        let message = "The feedback is stored in the log of the conversation. It is not shared: the link and the password are \
+                       empty.";
+        Self { feedback, status_code: 200, body: FeedbackReceipt { message, feedback_id: "", password: "" } }
+    }
 }
 
 /// The response to `GET …/config`.

@@ -10,8 +10,8 @@ mod workspace;
 
 pub use conversation::{
     AgentMessage, ChangeReply, ConversationConfig, ConversationInfo, ConversationPage, ConversationReply,
-    ConversationRuntimeStatus, ConversationState, CreateMicroagent, EditorUrl, NewConversation,
-    StartConversation, Success, TitleChange, TrajectoryExport, WebHosts,
+    ConversationRuntimeStatus, ConversationState, CreateMicroagent, EditorUrl, FeedbackReply,
+    NewConversation, StartConversation, Success, TitleChange, TrajectoryExport, WebHosts,
 };
 pub use error::ErrorBody;
 pub use event_page::{EventPage, EventQuery};

@@ -13,7 +13,7 @@ use protocol::action::MessageAction;
 use protocol::client_api::git::GitProvider;
 use protocol::client_api::{
     ConversationConfig, ConversationInfo, ConversationPage, ConversationReply, ExperimentConfig,
-    NewConversation, StartConversation, TitleChange,
+    FeedbackReply, NewConversation, StartConversation, TitleChange,
 };
 use protocol::record::{ConversationStarted, ConversationTrigger, FeedbackGiven};
 use protocol::{ConversationId, Event, UserId};
@@ -421,12 +421,12 @@ pub(super) async fn experiment_config(
 #[utoipa::path(post, path = "/api/conversations/{id}/submit-feedback",
     params(("id" = ConversationId, Path, description = "The conversation")),
     request_body = FeedbackGiven,
-    responses((status = 200, description = "The stored feedback", body = FeedbackGiven)))]
+    responses((status = 200, description = "The stored feedback", body = FeedbackReply)))]
 pub(super) async fn submit_feedback(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     JsonBody(feedback): JsonBody<FeedbackGiven>,
-) -> Result<Json<FeedbackGiven>, ApiError> {
+) -> Result<Json<FeedbackReply>, ApiError> {
     for (field, text) in [("version", &feedback.version), ("email", &feedback.email)] {
         if text.len() > MAX_FEEDBACK_TEXT {
             return Err(ApiError::invalid(
@@ -436,7 +436,7 @@ pub(super) async fn submit_feedback(
         }
     }
     state.conversations.record_feedback(&id, feedback.clone()).await?;
-    Ok(Json(feedback))
+    Ok(Json(FeedbackReply::new(feedback)))
 }
 
 #[cfg(test)]
