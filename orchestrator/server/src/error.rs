@@ -217,7 +217,12 @@ impl ApiError {
             }
             error => error.to_string(),
         };
-        ErrorBody::new(code, message, field)
+        let body = ErrorBody::new(code, message, field);
+        match self {
+            // V0's page shows what to do when it finds this text.
+            Self::Workspace(WorkspaceError::NoRepository) => body.with_v0_error("Not a git repository"),
+            _ => body,
+        }
     }
 }
 
@@ -331,6 +336,16 @@ impl IntoResponse for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_repository_has_v0s_text() {
+        let body = serde_json::to_value(ApiError::from(WorkspaceError::NoRepository).to_body()).unwrap();
+        assert_eq!(
+            (&body["error"], &body["msg_id"]),
+            (&"Not a git repository".into(), &"GIT$NO_REPOSITORY".into())
+        );
+        assert_ne!(body["message"], body["error"]);
+    }
 
     #[test]
     fn unavailable_store_is_no_failure_of_the_server() {

@@ -10,7 +10,7 @@ pub struct ErrorBody {
     status: &'static str,
     /// What is wrong, for people.
     pub message: String,
-    /// The same text.
+    /// The same text, unless V0's clients look for its own.
     error: String,
     /// A stable code.
     pub msg_id: &'static str,
@@ -23,5 +23,11 @@ impl ErrorBody {
     /// Creates the body of an error.
     pub fn new(msg_id: &'static str, message: String, field: Option<String>) -> Self {
         Self { status: "error", error: message.clone(), message, msg_id, field }
+    }
+
+    /// Sets the text of V0, for clients that look for it.
+    #[must_use]
+    pub fn with_v0_error(self, error: &str) -> Self {
+        Self { error: error.to_owned(), ..self }
     }
 }

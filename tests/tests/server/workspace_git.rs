@@ -110,6 +110,8 @@ async fn workspace_without_a_repository_is_not_found() {
     for (route, query) in [("git/changes", vec![]), ("git/diff", vec![("path", "a")])] {
         let (status, body) = workspace.get(route, &query).await;
         assert_eq!((status.as_u16(), &body["msg_id"]), (404, &json!("GIT$NO_REPOSITORY")), "{route}");
+        // V0's page looks for this text.
+        assert_eq!(body["error"], "Not a git repository", "{route}");
     }
 }
 
