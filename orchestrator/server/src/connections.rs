@@ -6,6 +6,7 @@
 mod admission;
 mod counted_stream;
 mod descriptors;
+mod ending_stream;
 mod handshake;
 mod unread_body;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use http::StatusCode;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -32,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client_address::{Peer, TrustedProxies};
 use admission::{Admission, ConnectionLimits};
 use counted_stream::CountedStream;
+use ending_stream::{EndingStream, Upgrade};
 use handshake::{HandshakeLimits, Handshakes};
 use unread_body::note_end;
 
@@ -156,12 +159,18 @@ async fn serve(
     peer: Peer,
     shutdown: CancellationToken,
 ) {
+    let upgrade = Upgrade::default();
+    let stream = EndingStream::new(stream, upgrade.clone(), shutdown.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         let (request, body_end) = note_end(request);
-        let response = service.call(request);
+        let (response, upgrade) = (service.call(request), upgrade.clone());
         async move {
             let mut response = response.await?;
+            // Before the task that owns the upgraded connection reads from it.
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                upgrade.complete();
+            }
             body_end.close_if_unread(&mut response);
             Ok::<_, Infallible>(response)
         }
@@ -299,5 +308,27 @@ mod tests {
         drop(client);
         drop(admission.wait_for_connection().await.unwrap());
         shutdown.cancel();
+    }
+
+    #[tokio::test]
+    async fn websocket_ends_at_shutdown() {
+        let wait = async |upgrade: WebSocketUpgrade| {
+            upgrade.on_upgrade(async |mut socket| while let Some(Ok(_)) = socket.recv().await {})
+        };
+        let shutdown = CancellationToken::new();
+        let limits = ConnectionLimits { total: 2, per_client: 2 };
+        let (server, _, accepting) = start(limits, Router::new().route("/", get(wait)), &shutdown).await;
+        let mut client = TcpStream::connect(server).await.unwrap();
+        let head = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut received = Vec::new();
+        while !received.ends_with(b"\r\n\r\n") {
+            assert_ne!(client.read_buf(&mut received).await.unwrap(), 0);
+        }
+        shutdown.cancel();
+        // Until the end of the connection.
+        client.read_to_end(&mut received).await.unwrap();
+        accepting.await.unwrap();
     }
 }

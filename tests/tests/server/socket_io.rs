@@ -7,6 +7,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tests::glovebox::{Home, bash, finish};
 use tests::host_server::{HostServer, is_state};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
 
 /// Sends the message in its last argument once it is connected, and prints what it receives as JSON lines until the agent has
 /// finished.
@@ -203,6 +205,78 @@ async fn actions_of_a_socket_are_applied_in_order() {
     let events = events["events"].as_array().unwrap();
     let contents = events.iter().filter_map(|event| event["args"]["content"].as_str());
     assert_eq!(contents.collect::<Vec<_>>(), names);
+}
+
+/// Prints a line for each connection.
+const RECONNECTING_NODE_CLIENT: &str = r"
+const { io } = require('socket.io-client');
+const [url, id, key, transport] = process.argv.slice(1);
+const query = { conversation_id: id, session_api_key: key };
+const socket = io(url, { transports: [transport], query, reconnectionDelay: 100, reconnectionDelayMax: 200 });
+socket.on('connect', () => console.log('connected'));
+";
+
+/// Prints a line for each connection.
+const RECONNECTING_PYTHON_CLIENT: &str = r"
+import asyncio, sys, urllib.parse
+import socketio
+url, id, key, transport = sys.argv[1:]
+query = urllib.parse.urlencode({'conversation_id': id, 'session_api_key': key})
+
+async def main():
+    client = socketio.AsyncClient(reconnection_delay=0.1, reconnection_delay_max=0.2)
+
+    @client.on('connect')
+    async def connect():
+        print('connected', flush=True)
+
+    await client.connect(url + '?' + query, transports=[transport])
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+";
+
+/// Clients do not connect again after a packet of a disconnection, but after the end of their transport.
+#[tokio::test]
+async fn clients_connect_again_after_a_restart() {
+    let Some(packages) = packages() else { return };
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    let server = HostServer::start(&home, &model, &[]);
+    let id = server.create("Finish.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    let mut clients = Vec::new();
+    for (program, option, client) in
+        [("node", "-e", RECONNECTING_NODE_CLIENT), ("python3", "-c", RECONNECTING_PYTHON_CLIENT)]
+    {
+        for transport in ["websocket", "polling"] {
+            let mut command = tokio::process::Command::new(program);
+            command.args([option, client, &server.url, &id, &server.key, transport]);
+            command.env("NODE_PATH", packages.join("node_modules"));
+            command.env("PYTHONPATH", packages.join("python")).env("NO_PROXY", "127.0.0.1");
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+            let mut client = command.spawn().unwrap();
+            let lines = BufReader::new(client.stdout.take().unwrap()).lines();
+            clients.push((format!("{program} {transport}"), client, lines));
+        }
+    }
+    let wait_for_connections = async |clients: &mut Vec<(String, Child, Lines<BufReader<ChildStdout>>)>| {
+        for (name, _, lines) in clients {
+            let line = tokio::time::timeout(tests::glovebox::TEST_TIMEOUT, lines.next_line()).await;
+            let line = line.unwrap_or_else(|_| panic!("{name} does not connect")).unwrap();
+            assert_eq!(line.as_deref(), Some("connected"), "{name}");
+        }
+    };
+    wait_for_connections(&mut clients).await;
+    let address = server.url.strip_prefix("http://").unwrap().to_owned();
+    let start = std::time::Instant::now();
+    server.terminate();
+    // The requests of the clients that poll have ended, and not been aborted.
+    assert!(start.elapsed() < std::time::Duration::from_secs(9), "{:?}", start.elapsed());
+    let arguments =
+        ["serve", "--listen", &address, "--runtime", "local", "--rate-limit", "off", "-l", &model];
+    let _server = HostServer::from_command(&home, &mut home.glovebox(&arguments));
+    wait_for_connections(&mut clients).await;
 }
 
 #[tokio::test]
