@@ -52,6 +52,7 @@ mod origin;
 mod other_hosts;
 mod paced_body;
 mod page;
+mod page_source;
 mod ports;
 mod proxy;
 mod rate_limit;
@@ -81,6 +82,7 @@ pub use client_address::{InvalidNetwork, ProxyNetwork, TrustedProxies};
 pub use metrics::{ServedRequest, ServerMetrics, ServerUsage};
 pub use origin::AllowedHosts;
 pub use other_hosts::OtherHosts;
+pub use page_source::{InvalidPageSource, PageSource};
 pub use ports::PortHosts;
 pub use rate_limit::RequestRate;
 use state::ServerState;
@@ -110,6 +112,8 @@ pub struct ServerConfig {
     pub metrics: Arc<dyn ServerMetrics>,
     /// Folder of a web page to serve from the same origin. `None` for the API alone.
     pub page_folder: Option<PathBuf>,
+    /// Other hosts from which the page may load scripts, styles, fonts and pictures.
+    pub page_sources: Vec<PageSource>,
 }
 
 /// Values of settings that the server offers to its clients.

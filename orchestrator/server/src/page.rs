@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
-use axum::routing::{get, post};
+use axum::routing::get;
 use axum::{Extension, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,15 +21,15 @@ use tower_http::services::ServeFile;
 use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::extract::FormBody;
+use crate::page_source::PageSource;
 use crate::state::ServerState;
 use crate::{auth, cookies};
 
-/// Policy of the page, except for its scripts. Pictures of other hosts are refused, because events could send data to them.
-const PAGE_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; \
-    font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'; \
-    frame-ancestors 'none'";
+/// Policy of the page, except for what other hosts may be the source of.
+const PAGE_POLICY: &str = "default-src 'self'; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; \
+    form-action 'self'; frame-ancestors 'none'";
 
-/// Policy of the sign-in.
+/// Policy of the sign-in and the sign-out.
 const SIGN_IN_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'";
 
@@ -48,6 +48,19 @@ const SIGN_IN: &str = r#"<!doctype html>
 </form>
 "#;
 
+/// The sign-out. A link to it from another page has no effect until its button is pressed.
+const SIGN_OUT: &str = r#"<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Sign out of Glovebox</title>
+<style>body { font: 1rem sans-serif; margin: 20vh auto; max-width: 24rem }</style>
+<h1>Sign out of Glovebox</h1>
+<form method="post" action="sign-out">
+<p><button>Sign out</button></p>
+</form>
+"#;
+
 /// The form of the sign-in.
 #[derive(Deserialize)]
 struct SignIn {
@@ -60,7 +73,7 @@ pub(crate) fn router(state: &Arc<ServerState>) -> Router<Arc<ServerState>> {
     Router::new()
         .route("/index.html", get(page))
         .route("/sign-in", get(sign_in_form).post(sign_in))
-        .route("/sign-out", post(sign_out))
+        .route("/sign-out", get(sign_out_form).post(sign_out))
         .fallback_service(files.with_state(Arc::clone(state)))
 }
 
@@ -118,10 +131,20 @@ async fn page(
             return StatusCode::NOT_FOUND.into_response();
         }
     };
-    let scripts = script_sources(&html);
-    let policy = format!("{PAGE_POLICY}; script-src 'self'{scripts}");
+    let policy = page_policy(&html, &state.page_sources);
     ([(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, "no-store".to_owned())], Html(html))
         .into_response()
+}
+
+/// Returns the policy of a page. Pictures of hosts that are not among the sources are refused, because events could send data to
+/// them.
+fn page_policy(html: &str, sources: &[PageSource]) -> String {
+    let scripts = script_sources(html);
+    let others: String = sources.iter().map(|source| format!(" {source}")).collect();
+    format!(
+        "{PAGE_POLICY}; script-src 'self'{scripts}{others}; style-src 'self' 'unsafe-inline'{others}; \
+         img-src 'self' data: blob:{others}; font-src 'self' data:{others}"
+    )
 }
 
 /// Returns the sources of the scripts in a page, for its policy. A script that is not found is not run.
@@ -190,9 +213,16 @@ async fn sign_out(
 }
 
 fn sign_in_page(status: StatusCode, problem: &str) -> Response {
+    form_page(status, SIGN_IN.replace("{problem}", problem))
+}
+
+async fn sign_out_form() -> Response {
+    form_page(StatusCode::OK, SIGN_OUT.to_owned())
+}
+
+fn form_page(status: StatusCode, html: String) -> Response {
     let policy = HeaderValue::from_static(SIGN_IN_POLICY);
-    let html = Html(SIGN_IN.replace("{problem}", problem));
-    (status, [(header::CONTENT_SECURITY_POLICY, policy)], html).into_response()
+    (status, [(header::CONTENT_SECURITY_POLICY, policy)], Html(html)).into_response()
 }
 
 #[cfg(test)]
@@ -206,5 +236,24 @@ mod tests {
             ["ypeBEsobvcr6wjGzmiPcTaeG7/gUfE5yuYB3ha/uSLs=", "PiPoFgA5WUoziU9lZOGxNIu9egCI1CxKy3PurtWcAJ0="];
         assert_eq!(script_sources(html), format!(" 'sha256-{a}' 'sha256-{b}'"));
         assert_eq!(script_sources("<p>text"), "");
+    }
+
+    #[test]
+    fn sources_are_added_to_what_the_page_loads() {
+        let sources =
+            ["https://cdn.example.com/vs/", "https://*.example.org"].map(|source| source.parse().unwrap());
+        let policy = page_policy("<p>text", &sources);
+        let directives: Vec<_> = policy.split("; ").collect();
+        let others = "https://cdn.example.com/vs/ https://*.example.org/";
+        for directive in [
+            format!("script-src 'self' {others}"),
+            format!("style-src 'self' 'unsafe-inline' {others}"),
+            format!("img-src 'self' data: blob: {others}"),
+            format!("font-src 'self' data: {others}"),
+        ] {
+            assert!(directives.contains(&directive.as_str()), "{policy}");
+        }
+        assert_eq!(policy.matches(others).count(), 4, "{policy}");
+        assert!(!page_policy("<p>text", &[]).contains("://"));
     }
 }

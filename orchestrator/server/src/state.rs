@@ -25,7 +25,8 @@ use crate::resources::{ResourceMeter, Resources};
 use crate::signature::TimedSignatures;
 use crate::socket_sessions::SocketSessions;
 use crate::{
-    AllowedHosts, BasePath, Choices, OtherHosts, PortHosts, ServerConfig, ServerMetrics, TrustedProxies,
+    AllowedHosts, BasePath, Choices, OtherHosts, PageSource, PortHosts, ServerConfig, ServerMetrics,
+    TrustedProxies,
 };
 
 /// Interval at which the credentials of open streams and sockets are checked.
@@ -59,6 +60,7 @@ pub(crate) struct ServerState {
     pub(crate) client_events: ClientEvents,
     pub(crate) metrics: Arc<dyn ServerMetrics>,
     pub(crate) page_folder: Option<PathBuf>,
+    pub(crate) page_sources: Vec<PageSource>,
     pub(crate) started_at: Instant,
     /// Whether the event store responds.
     pub(crate) store_check: Cached<bool>,
@@ -103,6 +105,7 @@ impl ServerState {
             git,
             metrics,
             page_folder,
+            page_sources,
         } = config;
         Self {
             conversations,
@@ -123,6 +126,7 @@ impl ServerState {
             client_events: ClientEvents::default(),
             metrics,
             page_folder,
+            page_sources,
             started_at: Instant::now(),
             store_check: Cached::new(OPEN_MEASUREMENT_INTERVAL),
             resource_meter: ResourceMeter::new(),

@@ -17,8 +17,8 @@ use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy, BaseUrl, BaseUrls, GitClient, RequestLimits};
 use secrecy::ExposeSecret as _;
 use server::{
-    AllowedHosts, BasePath, Choices, OtherHosts, PortHosts, ProxyNetwork, RequestRate, Server, ServerConfig,
-    TrustedProxies,
+    AllowedHosts, BasePath, Choices, OtherHosts, PageSource, PortHosts, ProxyNetwork, RequestRate, Server,
+    ServerConfig, TrustedProxies,
 };
 
 use self::certificate::CertificateArguments;
@@ -90,6 +90,11 @@ pub(super) struct ServeArguments {
     /// Folder of a web page to serve on the same address, such as a build of V0's front end. Browsers sign in with the key.
     #[arg(long = "static", value_name = "DIR")]
     page_folder: Option<PathBuf>,
+
+    /// URL of a host, or of a folder at one, from which that page may load scripts, styles, fonts and pictures, such as
+    /// https://cdn.example.com/. Only with --static. Can be repeated.
+    #[arg(long = "page-source", value_name = "URL", requires = "page_folder")]
+    page_sources: Vec<PageSource>,
 
     /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses. Without any, a script of this
     /// program, which needs no key, shows what conversations look like.
@@ -197,6 +202,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         git,
         metrics,
         page_folder: arguments.page_folder,
+        page_sources: arguments.page_sources,
     };
     let server =
         Server::new(Arc::clone(&conversations), profiles, accounts.users, accounts.audit, server_config);

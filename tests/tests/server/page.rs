@@ -8,6 +8,9 @@ use tests::host_server::HostServer;
 
 const PAGE: &str = "<!doctype html><script>start()</script><script src=/assets/app.js></script>";
 
+/// A source of the page besides the server.
+const SOURCE: &str = "https://cdn.example.com/vs/";
+
 /// Starts a server with a page of two files.
 fn start(home: &Home) -> HostServer {
     let folder = home.path().join("page");
@@ -15,7 +18,8 @@ fn start(home: &Home) -> HostServer {
     std::fs::write(folder.join("index.html"), PAGE).unwrap();
     std::fs::write(folder.join("assets/app.js"), "start = () => {}").unwrap();
     std::fs::write(home.path().join("outside"), "secret").unwrap();
-    HostServer::start(home, &home.script(&json!([finish()])), &["--static", folder.to_str().unwrap()])
+    let arguments = ["--static", folder.to_str().unwrap(), "--page-source", SOURCE];
+    HostServer::start(home, &home.script(&json!([finish()])), &arguments)
 }
 
 async fn response(request: RequestBuilder) -> (u16, HeaderMap, String) {
@@ -70,6 +74,7 @@ async fn page_is_served_after_sign_in() {
         let policy = headers["content-security-policy"].to_str().unwrap();
         // The hash of `start()`.
         assert!(policy.contains("'sha256-DIm7WJS6ZKDYe5qFLPy+h4JFI9Bol5QmYC57mt3Fb00='"), "{policy}");
+        assert_eq!(policy.matches(SOURCE).count(), 4, "{policy}");
         assert_eq!(headers["cache-control"], "no-store");
     }
     let (status, headers, body) = response(get("/assets/app.js")).await;
@@ -102,8 +107,15 @@ async fn page_is_served_after_sign_in() {
     assert!(status == 405 && body.contains("API$NO_METHOD"), "{status} {body}");
     let (status, _, body) = response(get("/api/none").header("Cookie", &cookie)).await;
     assert!(status == 404 && body.contains("API$NO_ROUTE"), "{status} {body}");
-    let out = response(server.request_without_key(Method::POST, "/sign-out")).await;
+    // A page with a button: a link cannot end the session.
+    let (status, headers, body) = response(get("/sign-out").header("Cookie", &cookie)).await;
+    assert!(status == 200 && body.contains("method=\"post\" action=\"sign-out\""), "{status} {body}");
+    assert!(!headers.contains_key(SET_COOKIE));
+    assert_eq!(response(get("/").header("Cookie", &cookie)).await.0, 200);
+    let out = server.request_without_key(Method::POST, "/sign-out").header("Cookie", &cookie);
+    let out = response(out.header("Origin", &server.url)).await;
     assert!(out.1[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
+    assert_eq!(response(get("/").header("Cookie", &cookie)).await.0, 303);
 }
 
 #[tokio::test]
@@ -144,6 +156,27 @@ async fn key_in_a_header_outranks_the_session() {
     assert_eq!(listed["results"].as_array().unwrap().len(), 2, "both are the user's: {listed}");
     let wrong = create("wrong").header("Origin", &server.url);
     assert_eq!(response(wrong).await.0, 401);
+}
+
+#[test]
+fn source_that_is_no_url_is_rejected() {
+    let home = Home::new();
+    for source in ["'unsafe-eval'", "https://a;script-src *", "data:"] {
+        let arguments = [
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--runtime",
+            "local",
+            "--static",
+            "/",
+            "--page-source",
+            source,
+        ];
+        let output = home.glovebox(&arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains("--page-source"), "{error}");
+    }
 }
 
 #[test]
