@@ -22,6 +22,7 @@ use crate::client_address::Client;
 use crate::error::ApiError;
 use crate::extract::FormBody;
 use crate::page_source::PageSource;
+use crate::ports::PortHosts;
 use crate::state::ServerState;
 use crate::{auth, cookies};
 
@@ -131,18 +132,19 @@ async fn page(
             return StatusCode::NOT_FOUND.into_response();
         }
     };
-    let policy = page_policy(&html, &state.page_sources);
+    let policy = page_policy(&html, &state.page_sources, &state.port_hosts);
     ([(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, "no-store".to_owned())], Html(html))
         .into_response()
 }
 
 /// Returns the policy of a page. Pictures of hosts that are not among the sources are refused, because events could send data to
 /// them.
-fn page_policy(html: &str, sources: &[PageSource]) -> String {
+fn page_policy(html: &str, sources: &[PageSource], ports: &PortHosts) -> String {
     let scripts = script_sources(html);
     let others: String = sources.iter().map(|source| format!(" {source}")).collect();
+    let ports = ports.to_source();
     format!(
-        "{PAGE_POLICY}; script-src 'self'{scripts}{others}; style-src 'self' 'unsafe-inline'{others}; \
+        "{PAGE_POLICY}; connect-src 'self' {ports}; frame-src 'self' {ports}; script-src 'self'{scripts}{others}; style-src 'self' 'unsafe-inline'{others}; \
          img-src 'self' data: blob:{others}; font-src 'self' data:{others}"
     )
 }
@@ -242,10 +244,13 @@ mod tests {
     fn sources_are_added_to_what_the_page_loads() {
         let sources =
             ["https://cdn.example.com/vs/", "https://*.example.org"].map(|source| source.parse().unwrap());
-        let policy = page_policy("<p>text", &sources);
+        let ports = PortHosts::localhost(false, 3000);
+        let policy = page_policy("<p>text", &sources, &ports);
         let directives: Vec<_> = policy.split("; ").collect();
         let others = "https://cdn.example.com/vs/ https://*.example.org/";
         for directive in [
+            "connect-src 'self' http://*.localhost:3000".to_owned(),
+            "frame-src 'self' http://*.localhost:3000".to_owned(),
             format!("script-src 'self' {others}"),
             format!("style-src 'self' 'unsafe-inline' {others}"),
             format!("img-src 'self' data: blob: {others}"),
@@ -254,6 +259,6 @@ mod tests {
             assert!(directives.contains(&directive.as_str()), "{policy}");
         }
         assert_eq!(policy.matches(others).count(), 4, "{policy}");
-        assert!(!page_policy("<p>text", &[]).contains("://"));
+        assert!(!page_policy("<p>text", &[], &ports).contains("example"));
     }
 }

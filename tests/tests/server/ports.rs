@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use reqwest::Method;
-use reqwest::header::{LOCATION, SET_COOKIE};
+use reqwest::header::{ACCESS_CONTROL_ALLOW_ORIGIN, LOCATION, SET_COOKIE};
 use serde_json::{Value, json};
 use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
 use tests::host_server::{HostServer, is_state};
@@ -153,6 +153,26 @@ async fn program_is_reached_through_its_link() {
     // The key of RFC 6455's example.
     let head = String::from_utf8_lossy(&received).to_lowercase();
     assert!(head.starts_with("http/1.1 101") && head.contains("s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
+}
+
+/// Before the page shows a link in a frame, with a slash behind it, it asks from its own origin whether the link works.
+#[tokio::test]
+async fn v0s_page_finds_that_a_link_works() {
+    let home = Home::new();
+    let running = start(&home).await;
+    let path = running.link.split_once(running.host()).unwrap().1;
+    let ask = |path: &str| running.request(Method::GET, path).header("Origin", &running.server.url).send();
+    let answer = ask(path).await.unwrap();
+    assert_eq!(answer.status(), 204);
+    assert_eq!(answer.headers()[ACCESS_CONTROL_ALLOW_ORIGIN], running.server.url.as_str());
+    assert!(!answer.headers().contains_key(SET_COOKIE) && answer.bytes().await.unwrap().is_empty());
+    for path in ["/", &path.replace("token=", "token=x")] {
+        let refused = ask(path).await.unwrap();
+        assert_eq!(refused.status(), 403);
+        assert!(!refused.headers().contains_key(ACCESS_CONTROL_ALLOW_ORIGIN));
+    }
+    let shown = running.request(Method::GET, &format!("{path}/")).send().await.unwrap();
+    assert_eq!(shown.status(), 303);
 }
 
 #[tokio::test]

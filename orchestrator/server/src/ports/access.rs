@@ -55,11 +55,13 @@ impl PortAccess<'_> {
         cookie.secure(true).same_site(SameSite::None).partitioned(true).build()
     }
 
-    /// Returns path and query without the token, and the credential whose caller got the link. `None` without a valid token.
+    /// Returns path and query without the token, and the credential whose caller got the link. `None` without a valid token. V0's page
+    /// appends a slash to a link, and so to the token.
     pub(super) fn accept_token(&self, uri: &Uri) -> Option<(String, Credential)> {
         let pairs: Vec<_> = form_urlencoded::parse(uri.query()?.as_bytes()).collect();
         let (tokens, rest): (Vec<_>, Vec<_>) = pairs.iter().partition(|(name, _)| name == TOKEN_PARAMETER);
-        let credential = tokens.iter().find_map(|(_, token)| self.verify(LINK, token))?;
+        let credential =
+            tokens.iter().find_map(|(_, token)| self.verify(LINK, token.trim_end_matches('/')))?;
         let rest = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
         let separator = if rest.is_empty() { "" } else { "?" };
         // One slash: two would lead to another host.
@@ -101,6 +103,8 @@ mod tests {
         let link: Uri = own.link(&hosts, &credential).unwrap().parse().unwrap();
         assert_eq!(own.accept_token(&link), Some(("/".to_owned(), credential.clone())));
         assert_eq!(other.accept_token(&link), None);
+        let of_page: Uri = format!("{link}/").parse().unwrap();
+        assert_eq!(own.accept_token(&of_page), Some(("/".to_owned(), credential.clone())));
         let more: Uri = format!("//evil.example/a?x=1&{}&y=%26", link.query().unwrap()).parse().unwrap();
         assert_eq!(own.accept_token(&more).unwrap().0, "/evil.example/a?x=1&y=%26");
         let cookie = own.cookie(&hosts, &credential).stripped().to_string();

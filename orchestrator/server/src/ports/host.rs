@@ -49,6 +49,13 @@ impl PortHosts {
         Ok(Self { scheme: scheme.to_owned(), suffix, port: authority.port_u16() })
     }
 
+    /// Returns the origins of all ports, as a source of a Content Security Policy.
+    pub(crate) fn to_source(&self) -> String {
+        let Self { scheme, suffix, port } = self;
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{scheme}://*{suffix}{port}")
+    }
+
     /// The scheme with which browsers reach the ports.
     pub(super) fn scheme(&self) -> &str {
         &self.scheme

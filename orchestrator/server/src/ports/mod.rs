@@ -18,7 +18,7 @@ use axum::response::{IntoResponse as _, Response};
 use conversations::ConversationsError;
 use cookie::Cookie;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderMap, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, header};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use protocol::ConversationId;
@@ -47,7 +47,8 @@ pub(crate) async fn serve(
     let Some((target, host)) = target else { return next.run(request).await };
     let served = async {
         if !origin::is_same_origin(&request, &host) {
-            return Err(ApiError::ForeignOrigin);
+            let origin = request.headers().get(header::ORIGIN).filter(|_| request.method() == Method::GET);
+            return answer_other_page(&state, &target, origin.cloned(), request.uri()).await;
         }
         let client = Client::find(request.extensions());
         let admitted = admit(&state, client, &target, request.uri(), request.headers()).await;
@@ -71,6 +72,24 @@ pub(crate) async fn serve(
         }
     };
     served.await.unwrap_or_else(ApiError::into_response)
+}
+
+/// Tells a page of another origin that its link works, which V0's page asks before it shows the link in a frame. The page learns and
+/// gets nothing else.
+async fn answer_other_page(
+    state: &ServerState,
+    target: &SandboxPort,
+    origin: Option<HeaderValue>,
+    uri: &Uri,
+) -> Result<Response, ApiError> {
+    let access = PortAccess { signatures: &state.signatures, target };
+    let (Some(origin), Some((_, credential))) = (origin, access.accept_token(uri)) else {
+        return Err(ApiError::ForeignOrigin);
+    };
+    require_access(state, &credential, target).await?;
+    let headers =
+        [(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin), (header::VARY, HeaderValue::from_static("Origin"))];
+    Ok((StatusCode::NO_CONTENT, headers).into_response())
 }
 
 /// Returns a link to a port of a conversation's sandbox, which is valid for some minutes, and as long as the key or the session of
