@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::glovebox::{Home, bash, finish};
+use tests::glovebox::{Home, bash, finish, tool_call};
 use tests::host_server::{HostServer, is_state};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
@@ -146,6 +146,36 @@ async fn conversation_is_followed_by_the_client_from_npm() {
 #[tokio::test]
 async fn conversation_is_followed_by_the_client_from_pypi() {
     conversation_is_followed(SocketClient::Python).await;
+}
+
+/// V0's page asks the user when it shows such an action.
+#[tokio::test]
+async fn action_that_awaits_confirmation_follows_the_state() {
+    if packages().is_none() {
+        return;
+    }
+    let home = Home::new();
+    home.write(".glovebox/config.toml", "[security]\nconfirmation_mode = true\n");
+    let file = home.workspace().join("file");
+    let edit = json!({"command": "create", "path": file, "file_text": "text"});
+    let script = json!([{"text": "Hello."}, tool_call("str_replace_editor", &edit), finish()]);
+    let server = HostServer::start(&home, &home.script(&script), &[]);
+    let id = server.create("Hello.").await;
+    server.wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
+    let message = json!({"action": "message", "args": {"content": "Write it."}});
+    let confirm = async {
+        server.wait_for_event(&id, |event| is_state(event, "awaiting_user_confirmation")).await;
+        let confirmed = json!({"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}});
+        server.post(&format!("/api/conversations/{id}/events"), &confirmed).await;
+    };
+    let receive = SocketClient::Node.receive(&server, &id, &server.key, -1, Some(message));
+    let (received, ()) = tokio::join!(receive, confirm);
+    let position = |is_it: &dyn Fn(&Value) -> bool| received.iter().position(is_it).unwrap();
+    let asked = position(&|event| is_state(event, "awaiting_user_confirmation"));
+    let action = position(&|event| event["action"] == "edit" || event["action"] == "write");
+    assert_eq!(action, asked + 1, "{received:#?}");
+    assert_eq!(received[action]["args"]["confirmation_state"], "awaiting_confirmation");
+    server.terminate();
 }
 
 #[tokio::test]
