@@ -22,10 +22,15 @@ impl TimedSignatures {
 
     /// Whether a signature is valid for a purpose, and now.
     pub(crate) fn is_valid(&self, purpose: &str, signature: &str) -> bool {
+        self.was_valid(purpose, signature, Duration::ZERO)
+    }
+
+    /// Whether a signature is valid for a purpose, or was within this time.
+    pub(crate) fn was_valid(&self, purpose: &str, signature: &str, within: Duration) -> bool {
         let Some((end, signature)) = signature.split_once('.') else { return false };
         let (Ok(end), Ok(signature)) = (end.parse(), hex::decode(signature)) else { return false };
         let is_signed = hmac::verify(&self.0, message(purpose, end).as_bytes(), &signature).is_ok();
-        is_signed && end > seconds_from_now(Duration::ZERO)
+        is_signed && end.saturating_add(within.as_secs()) > seconds_from_now(Duration::ZERO)
     }
 }
 
@@ -49,10 +54,12 @@ mod tests {
         assert!(own.is_valid("session", &valid));
         assert!(!own.is_valid("port", &valid));
         assert!(!other.is_valid("session", &valid));
+        let expired = own.sign("session", Duration::ZERO);
+        assert!(own.was_valid("session", &expired, Duration::from_mins(1)));
         let (end, signature) = valid.split_once('.').unwrap();
         let later = end.parse::<u64>().unwrap() + 1;
         for wrong in [
-            own.sign("session", Duration::ZERO),
+            expired,
             format!("{later}.{signature}"),
             format!("{end}.{}", &signature[2..]),
             format!("{end}."),

@@ -7,7 +7,7 @@ use accounts::Caller;
 use conversations::{ConversationUpdate, ConversationsError, EventStream};
 use http::StatusCode;
 use protocol::action::ConfirmationState;
-use protocol::{Action, ConversationId, Event, EventBody, EventId, Observation, ObservationKind, Record};
+use protocol::{Action, ConversationId, Event, EventBody, Observation, ObservationKind, Record};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -207,9 +207,10 @@ async fn send_events(
     let (mut last_state, mut awaiting) = (None, None);
     loop {
         let ConversationUpdate::Event(event) = events.next().await? else { continue };
-        let message = to_message(state, id, &event);
         let is_replayed = event.id.next().0 < stored;
-        if !is_replayed && awaits_confirmation(state, id, event.id) {
+        let awaits_confirmation = awaits_confirmation(state, id, &event).await;
+        let message = to_message(state, id, &event, awaits_confirmation);
+        if !is_replayed && awaits_confirmation {
             // Follows the state, as in V0: its page asks the user when it shows the action.
             awaiting = message;
             continue;
@@ -233,7 +234,12 @@ fn is_state_change(event: &Event) -> bool {
 }
 
 /// Returns what a client receives for an event. `None` for events that V0 does not send.
-fn to_message(state: &ServerState, id: &ConversationId, event: &Arc<Event>) -> Option<Arc<RawValue>> {
+fn to_message(
+    state: &ServerState,
+    id: &ConversationId,
+    event: &Arc<Event>,
+    awaits_confirmation: bool,
+) -> Option<Arc<RawValue>> {
     match &event.body {
         EventBody::Record(Record::ConversationTitled(titled)) => {
             let update = json!({
@@ -246,7 +252,7 @@ fn to_message(state: &ServerState, id: &ConversationId, event: &Arc<Event>) -> O
             kind: ObservationKind::Null(_) | ObservationKind::Recall(_),
             ..
         }) => None,
-        EventBody::Action(_) if awaits_confirmation(state, id, event.id) => {
+        EventBody::Action(_) if awaits_confirmation => {
             let mut json = view::event(event)?;
             // V0 has this field in commands and cells only, and its page decides with it whether it asks the user.
             json["args"]["confirmation_state"] = json!(ConfirmationState::AwaitingConfirmation);
@@ -256,10 +262,14 @@ fn to_message(state: &ServerState, id: &ConversationId, event: &Arc<Event>) -> O
     }
 }
 
-fn awaits_confirmation(state: &ServerState, id: &ConversationId, action: EventId) -> bool {
-    let running = state.conversations.state(id);
+/// Whether an event is the action that the user is asked about.
+async fn awaits_confirmation(state: &ServerState, id: &ConversationId, event: &Event) -> bool {
+    if !matches!(event.body, EventBody::Action(_)) {
+        return false;
+    }
+    let running = state.conversations.state_with(id, event.id).await;
     running.is_some_and(|state| {
-        state.awaiting_confirmation().is_some_and(|(_, pending)| pending.action == action)
+        state.awaiting_confirmation().is_some_and(|(_, pending)| pending.action == event.id)
     })
 }
 

@@ -151,30 +151,46 @@ async fn conversation_is_followed_by_the_client_from_pypi() {
 /// V0's page asks the user when it shows such an action.
 #[tokio::test]
 async fn action_that_awaits_confirmation_follows_the_state() {
+    const ACTIONS: usize = 10;
     if packages().is_none() {
         return;
     }
     let home = Home::new();
     home.write(".glovebox/config.toml", "[security]\nconfirmation_mode = true\n");
-    let file = home.workspace().join("file");
-    let edit = json!({"command": "create", "path": file, "file_text": "text"});
-    let script = json!([{"text": "Hello."}, tool_call("str_replace_editor", &edit), finish()]);
-    let server = HostServer::start(&home, &home.script(&script), &[]);
+    let action = |number: usize| {
+        let file = home.workspace().join(number.to_string());
+        let edit = json!({"command": "create", "path": file, "file_text": "text"});
+        if number.is_multiple_of(2) { tool_call("str_replace_editor", &edit) } else { bash("true") }
+    };
+    let script: Vec<_> =
+        [json!({"text": "Hello."})].into_iter().chain((0..ACTIONS).map(action)).chain([finish()]).collect();
+    let server = HostServer::start(&home, &home.script(&json!(script)), &[]);
     let id = server.create("Hello.").await;
     server.wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
     let message = json!({"action": "message", "args": {"content": "Write it."}});
     let confirm = async {
-        server.wait_for_event(&id, |event| is_state(event, "awaiting_user_confirmation")).await;
         let confirmed = json!({"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}});
-        server.post(&format!("/api/conversations/{id}/events"), &confirmed).await;
+        let mut last = 0;
+        for _ in 0..ACTIONS {
+            let asked = |event: &Value| {
+                is_state(event, "awaiting_user_confirmation") && event["id"].as_u64() > Some(last)
+            };
+            let events = server.wait_for_event(&id, asked).await;
+            last = events.iter().rfind(|event| asked(event)).unwrap()["id"].as_u64().unwrap();
+            server.post(&format!("/api/conversations/{id}/events"), &confirmed).await;
+        }
     };
     let receive = SocketClient::Node.receive(&server, &id, &server.key, -1, Some(message));
     let (received, ()) = tokio::join!(receive, confirm);
-    let position = |is_it: &dyn Fn(&Value) -> bool| received.iter().position(is_it).unwrap();
-    let asked = position(&|event| is_state(event, "awaiting_user_confirmation"));
-    let action = position(&|event| event["action"] == "edit" || event["action"] == "write");
-    assert_eq!(action, asked + 1, "{received:#?}");
-    assert_eq!(received[action]["args"]["confirmation_state"], "awaiting_confirmation");
+    let mut asked = 0;
+    for pair in received.windows(2) {
+        if is_state(&pair[0], "awaiting_user_confirmation") {
+            let action = &pair[1]["args"]["confirmation_state"];
+            assert_eq!(action, "awaiting_confirmation", "{received:#?}");
+            asked += 1;
+        }
+    }
+    assert_eq!(asked, ACTIONS, "{received:#?}");
     server.terminate();
 }
 

@@ -470,6 +470,11 @@ impl HostedConversations {
         self.conversations.state(id)
     }
 
+    /// Returns the state of a running conversation with this event, which a stream can have before it. `None` if it does not run.
+    pub async fn state_with(&self, id: &ConversationId, event: EventId) -> Option<Arc<State>> {
+        self.conversations.wait_for(id, |state| state.next_id > event).await
+    }
+
     /// Streams the events of a conversation from `from` on, while it runs and while it does not.
     ///
     /// # Errors

@@ -68,6 +68,13 @@ impl PortAccess<'_> {
         Some((format!("/{}{separator}{rest}", uri.path().trim_start_matches('/')), credential))
     }
 
+    /// Returns the credential whose caller got the link, which may have expired as long as its cookie has not.
+    pub(super) fn accept_probe(&self, uri: &Uri) -> Option<Credential> {
+        form_urlencoded::parse(uri.query()?.as_bytes())
+            .filter(|(name, _)| name == TOKEN_PARAMETER)
+            .find_map(|(_, token)| self.verify_within(LINK, token.trim_end_matches('/'), COOKIE_LIFETIME))
+    }
+
     /// Signs access for a credential. It is valid only as long as the credential is, which the caller of this module checks.
     fn sign(&self, kind: &str, credential: &Credential, lifetime: Duration) -> String {
         let credential = credential.to_string();
@@ -75,9 +82,13 @@ impl PortAccess<'_> {
     }
 
     fn verify(&self, kind: &str, token: &str) -> Option<Credential> {
+        self.verify_within(kind, token, Duration::ZERO)
+    }
+
+    fn verify_within(&self, kind: &str, token: &str, within: Duration) -> Option<Credential> {
         let (credential, signature) = token.split_once('.')?;
-        let is_valid = self.signatures.is_valid(&self.purpose(kind, credential), signature);
-        is_valid.then(|| credential.parse().ok())?
+        let was_valid = self.signatures.was_valid(&self.purpose(kind, credential), signature, within);
+        was_valid.then(|| credential.parse().ok())?
     }
 
     fn purpose(&self, kind: &str, credential: &str) -> String {

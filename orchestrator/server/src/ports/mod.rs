@@ -36,6 +36,9 @@ use host::SandboxPort;
 /// Time for a program to start its response. Long, because a page may wait for news with a request.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
 
+/// Time to connect to a program before a page is told that none listens.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Serves requests to host names of ports, and passes on all others.
 pub(crate) async fn serve(
     State(state): State<Arc<ServerState>>,
@@ -47,8 +50,7 @@ pub(crate) async fn serve(
     let Some((target, host)) = target else { return next.run(request).await };
     let served = async {
         if !origin::is_same_origin(&request, &host) {
-            let origin = request.headers().get(header::ORIGIN).filter(|_| request.method() == Method::GET);
-            return answer_other_page(&state, &target, origin.cloned(), request.uri()).await;
+            return answer_other_page(&state, &target, request).await;
         }
         let client = Client::find(request.extensions());
         let admitted = admit(&state, client, &target, request.uri(), request.headers()).await;
@@ -74,22 +76,35 @@ pub(crate) async fn serve(
     served.await.unwrap_or_else(ApiError::into_response)
 }
 
-/// Tells a page of another origin that its link works, which V0's page asks before it shows the link in a frame. The page learns and
-/// gets nothing else.
+/// Tells a page of another origin whether a program listens at its link, which V0's page asks again and again before and while it
+/// shows the link in a frame. The page learns and gets nothing else.
 async fn answer_other_page(
     state: &ServerState,
     target: &SandboxPort,
-    origin: Option<HeaderValue>,
-    uri: &Uri,
+    mut request: Request,
 ) -> Result<Response, ApiError> {
     let access = PortAccess { signatures: &state.signatures, target };
-    let (Some(origin), Some((_, credential))) = (origin, access.accept_token(uri)) else {
+    let origin = request.headers().get(header::ORIGIN).filter(|_| request.method() == Method::GET).cloned();
+    let (Some(origin), Some(credential)) = (origin, access.accept_probe(request.uri())) else {
         return Err(ApiError::ForeignOrigin);
     };
-    require_access(state, &credential, target).await?;
-    let headers =
-        [(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin), (header::VARY, HeaderValue::from_static("Origin"))];
-    Ok((StatusCode::NO_CONTENT, headers).into_response())
+    let caller = require_access(state, &credential, target).await?;
+    request.extensions_mut().insert(caller);
+    let mut response = match other_hosts::forward_to_holder(state, &target.conversation, request).await {
+        Ok(response) => response,
+        Err(_) => {
+            let conversations = state.conversations.conversations();
+            let connecting = conversations.connect_port(&target.conversation, target.port);
+            match timeout(PROBE_TIMEOUT, connecting).await {
+                Ok(Ok(_)) => StatusCode::NO_CONTENT.into_response(),
+                Ok(Err(error)) => ApiError::from(error).into_response(),
+                Err(_) => ApiError::ProgramTimeout.into_response(),
+            }
+        }
+    };
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Origin"));
+    Ok(response)
 }
 
 /// Returns a link to a port of a conversation's sandbox, which is valid for some minutes, and as long as the key or the session of

@@ -199,7 +199,8 @@ pub(super) async fn list_of_microagents(
     let all = ListQuery::default();
     let query = ListQuery {
         page_id,
-        limit: limit.unwrap_or(all.limit),
+        // V0's page asks for a thousand.
+        limit: limit.unwrap_or(all.limit).min(MAX_PAGE_SIZE),
         selected_repository: Some(repository.clone()),
         conversation_trigger: Some(ConversationTrigger::MicroagentManagement),
     };
