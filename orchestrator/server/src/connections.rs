@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_is_told_of_the_end_of_a_connection_with_an_unread_body() {
+    async fn response_to_an_unread_body_announces_the_close() {
         let shutdown = CancellationToken::new();
         let limits = ConnectionLimits { total: 8, per_client: 8 };
         let router = Router::new()

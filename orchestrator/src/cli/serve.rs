@@ -91,8 +91,8 @@ pub(super) struct ServeArguments {
     #[arg(long = "static", value_name = "DIR")]
     page_folder: Option<PathBuf>,
 
-    /// URL of a host, or of a folder at one, from which that page may load scripts, styles, fonts and pictures, such as
-    /// https://cdn.example.com/. Only with --static. Can be repeated.
+    /// URL of a host, or of a folder at one, from which that page may load scripts, styles, fonts and pictures. Only with --static. Can
+    /// be repeated.
     #[arg(long = "page-source", value_name = "URL", requires = "page_folder")]
     page_sources: Vec<PageSource>,
 

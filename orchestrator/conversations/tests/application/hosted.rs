@@ -303,7 +303,7 @@ async fn user_with_the_maximum_waits_without_effect_on_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_is_refused_while_another_process_runs_the_conversation() {
+async fn message_is_refused_while_another_process_runs_it() {
     let locks = Arc::new(ProcessLocks::default());
     let hosted = hosted_with(Arc::clone(&locks), &Arc::<MemoryStore>::default(), 10, LONG);
     let id = greeting(&hosted).await;
