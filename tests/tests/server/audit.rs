@@ -111,7 +111,7 @@ async fn wrong_key_of_a_port_is_recorded() {
         let response = request.send().await.unwrap();
         (response.status().as_u16(), response.text().await.unwrap())
     };
-    // The response does not tell whether the key is valid.
+    // The response does not reveal whether the key is valid.
     let (wrong, of_ada) = (send(NEEDLE).await, send(&ada).await);
     assert_eq!((wrong.0, &wrong), (401, &of_ada));
     let entries = audit(&home, &["--conversation", &id]);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::glovebox::{Home, bash, finish};
+use tests::glovebox::{Home, bash, finish, tool_call};
 use tests::host_server::{HostServer, is_state};
 use tests::model_server::{ModelReply, ModelServer};
 
@@ -223,12 +223,28 @@ async fn model_of_the_settings_is_called() {
     assert_no_needle(home.path());
 }
 
+/// Without an analyzer, every risk is unknown.
+#[tokio::test]
+async fn risk_that_the_model_declares_avoids_no_confirmation() {
+    let home = Home::new();
+    home.write(".glovebox/config.toml", "[security]\nconfirmation_policy = \"high\"\n");
+    let command = json!({"command": "touch ran", "security_risk": "LOW"});
+    let script = home.script(&json!([tool_call("execute_bash", &command), finish()]));
+    let server = HostServer::start(&home, &script, &[]);
+    let id = server.create("Run it.").await;
+    let events = server.wait_for_event(&id, |event| is_state(event, "awaiting_user_confirmation")).await;
+    assert!(events.iter().all(|event| event["observation"] != "run"), "{events:#?}");
+    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    server.terminate();
+    home.assert_nothing_runs();
+}
+
 /// A server without a model has a scripted one, so that a first look needs no key.
 #[tokio::test]
 async fn first_look_needs_no_model() {
     let home = Home::new();
     let server = start_without_model(&home, &[]);
-    // V0's page asks for a model before the first conversation. Its name tells no path of this machine.
+    // V0's page asks for a model before the first conversation. Its name has no path of this machine.
     let models = server.get("/api/options/models").await;
     assert_eq!(models[0], "glovebox/scripted", "{models}");
     server.post("/api/settings", &json!({"llm_model": models[0]})).await;

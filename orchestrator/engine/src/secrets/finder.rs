@@ -11,6 +11,11 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 /// Length up to which a spelling is in the automaton, in bytes. Most are shorter.
 const MAX_START: usize = 64;
 
+/// Number of bytes that a search may compare in vain, at least and for each byte of the text. Beyond it, the start of a spelling is taken
+/// for the whole: a text that repeats the start of a long value would be compared with it at each byte.
+const MIN_COMPARED_BYTES: usize = 16 << 20;
+const COMPARED_PER_BYTE: usize = 64;
+
 /// Maximum total length of the starts for a DFA, in bytes. It takes half a KiB for each of them.
 const MAX_DFA_BYTES: usize = 32 << 10;
 
@@ -77,26 +82,42 @@ impl SpellingFinder {
 
     /// Returns the ranges of spellings, the leftmost and of those the longest, without overlap.
     pub(super) fn find(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+        self.find_comparing(bytes, bytes.len().saturating_mul(COMPARED_PER_BYTE).max(MIN_COMPARED_BYTES))
+    }
+
+    /// Like [`find`](Self::find), with the number of bytes that may be compared in vain.
+    fn find_comparing(&self, bytes: &[u8], mut max_compared: usize) -> impl Iterator<Item = Range<usize>> {
         let mut from = 0;
         std::iter::from_fn(move || {
             loop {
                 let found = self.automaton.find(Input::new(bytes).range(from..))?;
                 let rest = bytes.get(found.start()..).unwrap_or_default();
-                if let Some(length) = self.longest_at(rest, found.pattern().as_usize()) {
-                    from = found.start() + length;
-                    return Some(found.start()..from);
-                }
-                from = found.start() + 1;
+                let pattern = found.pattern().as_usize();
+                let length = match self.longest_at(rest, pattern) {
+                    None if max_compared > 0 => {
+                        let compared: usize =
+                            self.spellings_with(pattern).map(|spelling| spelling.len().min(rest.len())).sum();
+                        max_compared = max_compared.saturating_sub(compared);
+                        from = found.start() + 1;
+                        continue;
+                    }
+                    length => length.unwrap_or(found.len()),
+                };
+                from = found.start() + length;
+                return Some(found.start()..from);
             }
         })
     }
 
+    /// Returns the spellings with a pattern, the longest first.
+    fn spellings_with(&self, pattern: usize) -> impl Iterator<Item = &Vec<u8>> {
+        let starts = std::iter::successors(self.starts.get(pattern), |start| self.starts.get(start.shorter?));
+        starts.flat_map(|start| &start.spellings).filter_map(|index| self.spellings.get(*index))
+    }
+
     /// Returns the length of the longest spelling at the start of `bytes`, which begin with a pattern.
     fn longest_at(&self, bytes: &[u8], pattern: usize) -> Option<usize> {
-        let starts = std::iter::successors(self.starts.get(pattern), |start| self.starts.get(start.shorter?));
-        let spellings =
-            starts.flat_map(|start| &start.spellings).filter_map(|index| self.spellings.get(*index));
-        spellings.filter(|spelling| bytes.starts_with(spelling)).map(Vec::len).next()
+        self.spellings_with(pattern).find(|spelling| bytes.starts_with(spelling)).map(Vec::len)
     }
 
     /// Returns the start of the first spelling that may continue beyond the end of `bytes`, or the end if there is none.
@@ -130,5 +151,16 @@ mod tests {
             let finder = SpellingFinder::with_max_start(spellings, max_start).unwrap();
             prop_assert_eq!(finder.find(text.as_bytes()).collect::<Vec<_>>(), expected);
         }
+    }
+
+    #[test]
+    fn start_counts_as_the_whole_after_too_many_comparisons() {
+        let value = [vec![b'x'; 1000], vec![b'y']].concat();
+        let finder = SpellingFinder::new(vec![value]).unwrap();
+        let text = vec![b'x'; 10_000];
+        assert_eq!(finder.find(&text).next(), None);
+        let found: Vec<_> = finder.find_comparing(&text, 100_000).collect();
+        assert_eq!(found.first(), Some(&(100..100 + MAX_START)));
+        assert!(found.len() > 100 && found.iter().all(|found| found.len() == MAX_START));
     }
 }

@@ -36,7 +36,7 @@ const MIN_SECRET_BYTES: usize = 6;
 /// Maximum length of a value, in bytes: a hundred times a long key.
 const MAX_SECRET_BYTES: usize = 64 << 10;
 
-/// Maximum length of all values, in bytes. Their spellings take a thousand times as much at most.
+/// Maximum length of all values, in bytes. Their spellings take some hundred times as much.
 const MAX_TOTAL_BYTES: usize = 256 << 10;
 
 /// Maximum number of secrets of a conversation, because all text is searched for all their spellings.

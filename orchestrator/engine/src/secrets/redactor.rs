@@ -151,7 +151,7 @@ impl Redactor {
 }
 
 impl WeakRedactor {
-    /// Returns the redactor. `None` if nobody holds it, or it has no secrets.
+    /// Returns the redactor. `None` if it is no longer held, or has no secrets.
     pub fn upgrade(&self) -> Option<Redactor> {
         Some(Redactor { known: Some(self.0.upgrade()?) })
     }

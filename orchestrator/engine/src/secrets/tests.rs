@@ -155,7 +155,6 @@ fn values_of_unsuitable_length_are_rejected() {
     assert_eq!(Redactor::new(vec![]).unwrap().text(VALUE), VALUE);
 }
 
-/// Also where another spelling starts within it.
 #[test]
 fn long_values_are_redacted_as_a_whole() {
     let value = format!("start of a value, {}", "\\\"'".repeat(4 << 10));

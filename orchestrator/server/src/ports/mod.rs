@@ -36,7 +36,7 @@ use host::SandboxPort;
 /// Time for a program to start its response. Long, because a page may wait for news with a request.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Time to connect to a program before a page is told that none listens.
+/// Time to connect to a program before the answer to a page is that none listens.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves requests to host names of ports, and passes on all others.
