@@ -4,10 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::skip::{Requirement, skip, skip_without};
+
 /// Returns a folder for Python's path with these `requirements`, installed by pip with these options.
 ///
-/// Installs only with `CI=true`, as on build machines. Otherwise `None` with a note, if they are not installed.
+/// Installs only with `CI=true`, as on build machines. Otherwise `None`, and the test is skipped, if they are not installed.
 pub(crate) fn packages(name: &str, requirements: &str, options: &[&str]) -> Option<PathBuf> {
+    if skip_without("python3") {
+        return None;
+    }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let packages = folder.join(name);
     let is_installed = |packages: &Path| {
@@ -17,7 +22,8 @@ pub(crate) fn packages(name: &str, requirements: &str, options: &[&str]) -> Opti
         return Some(packages);
     }
     if std::env::var("CI").as_deref() != Ok("true") {
-        eprintln!("skipped: {name} is not installed; once with CI=true, this test installs it");
+        let reason = format!("{name} is not installed; once with CI=true, this test installs it");
+        skip(Requirement::PypiPackages, reason);
         return None;
     }
     // Tests are separate processes, and only one of them installs.

@@ -15,7 +15,7 @@ mod embedded_text;
 mod environment;
 mod execute;
 mod files;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod init;
 mod ledger;
@@ -29,6 +29,9 @@ mod routes;
 mod server;
 mod sessions;
 mod shell;
+#[cfg(test)]
+#[path = "../../tests/skip.rs"]
+mod skip;
 mod stdio;
 mod terminals;
 mod this_program;

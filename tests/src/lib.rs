@@ -10,6 +10,8 @@ pub mod own_engine;
 pub mod postgres;
 pub mod sandbox_contract;
 pub mod server_sent_events;
+#[path = "../skip.rs"]
+mod skip;
 pub mod sshd;
 pub mod store_contract;
 pub mod tcp_proxy;

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::skip::{Requirement, skip, skip_without};
+
 /// Starting takes two seconds on an idle machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The engine grants its containers ten seconds to stop.
@@ -21,13 +23,14 @@ pub struct OwnEngine {
 }
 
 impl OwnEngine {
-    /// Starts an engine. `None` if this user cannot run one; with `CI=true` that is a failure. With `live_restore`, containers
-    /// continue while the engine is stopped.
+    /// Starts an engine. `None`, and the test is skipped, if this user cannot run one. With `live_restore`, containers continue
+    /// while the engine is stopped.
     pub fn start(live_restore: bool) -> Option<Self> {
-        let has_dockerd = Command::new("dockerd").arg("--version").output().is_ok();
-        if !has_dockerd || !rustix::process::geteuid().is_root() {
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no engine on a build machine");
-            println!("skipped: no dockerd, or not root");
+        if skip_without("dockerd") {
+            return None;
+        }
+        if !rustix::process::geteuid().is_root() {
+            skip(Requirement::Root, "only root can run dockerd");
             return None;
         }
         // In /tmp and not in TMPDIR, because the paths of sockets must be short.

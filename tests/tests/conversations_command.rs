@@ -7,6 +7,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tests::glovebox::{CompletedRun, Home, bash, finish, tool_call, wait_until};
 
+use crate::skip::skip_without;
+
 fn run(home: &Home, responses: &Value, more: &[&str]) {
     let model = home.script(responses);
     let arguments = ["run", "--json", "--runtime", "local", "-t", "work", "-l", &model];
@@ -312,6 +314,9 @@ fn run_without_capabilities(home: &Home, arguments: &[&str]) -> CompletedRun {
 
 #[test]
 fn conversations_are_read_when_their_file_is_read_only() {
+    if rustix::process::geteuid().is_root() && skip_without("setpriv") {
+        return;
+    }
     let home = Home::new();
     run(&home, &json!([bash("echo 1"), finish()]), &[]);
     let state_dir = home.path().join(".glovebox");

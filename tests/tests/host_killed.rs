@@ -11,12 +11,11 @@ use engine::sandbox::{SandboxProvider, sweep};
 use protocol::ConversationId;
 use sandbox::{
     CONTROL_GROUPS, DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig, LocalProvider,
-    ServerBinary,
 };
 use serde_json::json;
 use tests::glovebox::{Home, RunningProgram, bash, finish, wait_until};
-use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::{Backend as _, embedded_server};
 
 const OPEN: usize = 20;
 const RESUMED: usize = 3;
@@ -34,7 +33,7 @@ fn secret(home: &Home) -> HostSecret {
 fn local(home: &Home) -> Box<dyn SandboxProvider> {
     let state_dir = home.path().join(".glovebox");
     Box::new(LocalProvider::new(LocalConfig {
-        server: ServerBinary::embedded(state_dir.join("bin")),
+        server: embedded_server(state_dir.join("bin")),
         state_dir,
         secret: secret(home),
         environment: Vec::new(),
@@ -52,7 +51,7 @@ fn local(home: &Home) -> Box<dyn SandboxProvider> {
 }
 
 fn docker(home: &Home) -> Box<dyn SandboxProvider> {
-    let server = ServerBinary::embedded(home.path().join(".glovebox/bin"));
+    let server = embedded_server(home.path().join(".glovebox/bin"));
     let secret = secret(home);
     let owner = secret.owner();
     let host = std::env::var("DOCKER_HOST").ok();

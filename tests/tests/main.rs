@@ -37,12 +37,17 @@ mod sandbox_ssh;
 mod sandbox_sweep;
 mod secrets;
 mod server;
+#[path = "../skip.rs"]
+mod skip;
+mod skipped_tests;
 mod store_blobs;
 mod store_command;
 mod store_memory;
 mod store_postgres;
 mod store_sqlite;
 mod terminal_prompts;
+#[path = "../test_packages.rs"]
+mod test_packages;
 mod untrusted_config;
 mod v0_template;
 mod workspace_setup;

@@ -14,6 +14,8 @@ use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend as _, create_sandbox};
 use tests::tool_server::SCRIPT;
 
+use crate::test_packages::npm_packages;
+
 fn server(command: &str, args: &[&str]) -> McpServer {
     let program = Program {
         command: command.into(),
@@ -130,13 +132,8 @@ async fn failure_is_reported_when_the_mcp_program_is_missing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_mcp_server_works_in_a_sandbox() {
-    let Some(packages) = std::env::var_os("GLOVEBOX_TEST_PACKAGES") else {
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_PACKAGES is not set");
-        eprintln!("skipped: GLOVEBOX_TEST_PACKAGES is not set; cargo ci installs the reference servers");
-        return;
-    };
-    let script = std::path::Path::new(&packages)
-        .join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let Some(packages) = npm_packages() else { return };
+    let script = packages.join("@modelcontextprotocol/server-everything/dist/index.js");
     let backend = LocalBackend::new().unwrap();
     let sandbox = create_shared_sandbox(&backend).await;
     let server = server("node", &[script.to_str().unwrap(), "stdio"]);

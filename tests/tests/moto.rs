@@ -32,7 +32,7 @@ pub(crate) struct Moto {
 }
 
 impl Moto {
-    /// Starts the server. `None`, with a message, if it is not installed on a developer's machine.
+    /// Starts the server. `None`, and the test is skipped, if it is not installed on a developer's machine.
     pub(crate) async fn start() -> Option<Self> {
         let packages = packages("moto", REQUIREMENTS, &[])?;
         let mut process = Command::new("python3")

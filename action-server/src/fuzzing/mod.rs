@@ -1,6 +1,6 @@
 //! Entry points of the fuzz targets. Each takes bytes as hostile input and panics if an invariant is violated.
 //!
-//! Built only by a fuzzer (`cfg(fuzzing)`); the targets are in `action-server/fuzz`.
+//! Built by a fuzzer (`cfg(fuzzing)`), whose targets are in `action-server/fuzz`, and for property tests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic reports a finding to the fuzzer")]
 #![allow(missing_docs, reason = "named for their targets")]
@@ -9,6 +9,8 @@ mod archive;
 mod choices;
 mod edit;
 mod scratch;
+#[cfg(test)]
+mod tests;
 
 use protocol::sandbox_api::{ActionFrameDecoder, ActionRequest};
 

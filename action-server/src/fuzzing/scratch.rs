@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 /// A temporary folder, removed on drop unless the thread panics.
@@ -9,8 +10,10 @@ pub(super) struct FuzzFolder(PathBuf);
 
 impl FuzzFolder {
     pub(super) fn create() -> Self {
-        // The name has the same length in every run, so that runs do not differ.
-        let folder = std::env::temp_dir().join(format!("glovebox-fuzz-{:010}", std::process::id()));
+        // The name has the same length in every run, so that runs do not differ. Tests run in several threads.
+        static CREATED: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(format!("glovebox-fuzz-{process:010}-{number:010}"));
         if folder.exists() {
             fs::remove_dir_all(&folder).unwrap();
         }

@@ -27,7 +27,7 @@ mod channel;
 mod command_variables;
 mod cursor_query;
 mod facts;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(crate) mod fuzzing;
 mod marks;
 mod output;

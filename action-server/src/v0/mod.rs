@@ -8,7 +8,7 @@ mod commands;
 mod download;
 mod errors;
 mod execute_action;
-#[cfg(fuzzing)]
+#[cfg(any(fuzzing, test))]
 pub(crate) mod fuzzing;
 pub(crate) mod launch;
 mod list_files;

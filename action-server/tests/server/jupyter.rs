@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 
 use crate::harness::{CompletedAction, TestServer, is_gone, pids, wait_until};
 use crate::pypi::packages;
+use crate::skip::skip_without;
 
 const DOT: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
-/// Starts a server whose sandbox has IPython. `None` if the tests have none.
+/// Starts a server whose sandbox has IPython. `None`, and the test is skipped, if the tests have none.
 async fn server() -> Option<TestServer> {
     let packages = packages("ipython", include_str!("../../../tests/ipython.txt"), &[])?;
     let server = TestServer::start();
@@ -410,6 +411,9 @@ async fn workspace_modules_do_not_replace_those_of_the_kernel() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_names_the_missing_program() {
+    if skip_without("python3") {
+        return;
+    }
     let server = TestServer::start();
     // An IPython that cannot be imported, whatever this machine has.
     let broken = server.file("IPython");

@@ -6,6 +6,7 @@ use hyper::{Method, Request};
 use protocol::sandbox_api::KEY_HEADER;
 
 use crate::harness::TestServer;
+use crate::skip::{Requirement, skip};
 
 const KEY: &str = "canary-5e1f0a";
 
@@ -77,8 +78,7 @@ echo looked
 #[tokio::test(flavor = "multi_thread")]
 async fn other_user_cannot_read_key_socket_or_memory() {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: only root can be another user");
-        return;
+        return skip(Requirement::Root, "only root can start processes as another user");
     }
     let server = TestServer::start_with_key(KEY);
     std::fs::write(server.file("look"), INSPECT_AS_USER).unwrap();

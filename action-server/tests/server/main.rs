@@ -23,6 +23,8 @@ mod processes;
 #[path = "../../../tests/pypi.rs"]
 mod pypi;
 mod sessions;
+#[path = "../../../tests/skip.rs"]
+mod skip;
 mod terminal;
 mod v0;
 mod wrong_input;

@@ -15,6 +15,7 @@ use protocol::sandbox_api::{
 use serde_json::{Value, json};
 
 use crate::harness::{HttpReply, TEST_TIMEOUT, TestServer, is_gone, pids, wait_until, wait_until_dead};
+use crate::skip::{Requirement, skip};
 
 /// The complete stream of a process.
 struct ProcessReply {
@@ -183,7 +184,7 @@ async fn process_runs_as_the_requested_user() {
     if !is_root() {
         let (status, body) = post(&server, "u", request.to_string()).await;
         assert_eq!((status, body["code"].as_str()), (422, Some("invalid")));
-        return;
+        return skip(Requirement::Root, "only root can start processes as another user");
     }
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
     let fields: Vec<_> =

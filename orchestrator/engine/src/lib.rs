@@ -20,6 +20,9 @@ pub mod sandbox;
 pub mod sandbox_tools;
 pub mod secrets;
 pub mod security;
+#[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod title;

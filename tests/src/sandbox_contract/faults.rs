@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     Backend, CommandResult, OutputRecorder, command, command_result, create_sandbox, error, id, remove, run,
 };
+use crate::skip::{Requirement, skip};
 
 /// A backend that can inject faults into its sandboxes from outside.
 #[async_trait]
@@ -141,8 +142,8 @@ pub async fn frozen_for(backend: &dyn FaultInjection, time: Duration) {
 pub async fn server_survives_when_the_disk_is_full(backend: &dyn FaultInjection) {
     let sandbox = create_sandbox(backend).await;
     let Some(folder) = backend.small_folder(sandbox.lease()).await else {
-        println!("skipped: no small file system for this user");
-        return remove(backend, sandbox).await;
+        remove(backend, sandbox).await;
+        return skip(Requirement::Mount, "this user cannot create a small file system");
     };
     let kept = format!("{folder}/kept");
     assert!(matches!(write(&*sandbox, 1, &kept, "as it was\n").await.kind, ObservationKind::Write(_)));

@@ -28,7 +28,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::docker::DockerBackend;
 use super::faults::FaultInjection;
 use super::local::LocalBackend;
-use super::{Backend, own_sockets};
+use super::{Backend, embedded_server, own_sockets};
 
 /// The name and the secret of the contract's key.
 const KEY: &str = "ann";
@@ -230,14 +230,14 @@ impl DirectServerBackend {
 
     /// Starts a further server, which is not a sandbox of the contract.
     pub async fn start(&self) -> RunningServer {
-        RunningServer::start(ServerBinary::embedded(self.cache.path()).path().await.unwrap()).await
+        RunningServer::start(embedded_server(self.cache.path()).path().await.unwrap()).await
     }
 }
 
 #[async_trait]
 impl Backend for DirectServerBackend {
     fn provider(&self) -> Box<dyn SandboxProvider> {
-        self.provider_with(ServerBinary::embedded(self.cache.path()))
+        self.provider_with(embedded_server(self.cache.path()))
     }
 
     fn provider_with(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {

@@ -12,7 +12,7 @@ use sandbox::{HostSecret, ServerBinary, SshConfig, SshProvider};
 use tempfile::TempDir;
 
 use super::faults::FaultInjection;
-use super::{Backend, own_sockets};
+use super::{Backend, embedded_server, own_sockets};
 use crate::sshd::{Sshd, SshdOptions, USER};
 
 /// Sandboxes in an account of one server.
@@ -69,7 +69,7 @@ impl SshBackend {
 
     /// Returns the action server's program.
     pub fn server(&self) -> ServerBinary {
-        ServerBinary::embedded(self.cache.path())
+        embedded_server(self.cache.path())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::pypi::packages;
 #[tokio::test(flavor = "multi_thread")]
 async fn page_on_a_remote_loopback_is_browsed_over_ssh() {
     let Some(backend) = SshBackend::new() else { return };
-    let fixture = BrowserFixture::with_backend(backend).await;
+    let Some(fixture) = BrowserFixture::with_backend(backend).await else { return };
     let seen = fixture.browse("form").await.expect_success();
     let poke = seen.has("Title: A form").element_id("generic '', clickable");
     fixture.act(&format!("click('{poke}')")).await.expect_success().has("StaticText 'poked'");
@@ -23,7 +23,7 @@ async fn page_on_a_remote_loopback_is_browsed_over_ssh() {
 #[tokio::test(flavor = "multi_thread")]
 async fn browser_and_ipython_read_the_workspace_under_landlock() {
     let Some(backend) = LocalBackend::isolated(IsolationKind::Landlock).await else { return };
-    let fixture = BrowserFixture::with_backend(backend).await;
+    let Some(fixture) = BrowserFixture::with_backend(backend).await else { return };
     let page = "<title>Of the workspace</title><button>Go</button>";
     fixture.run(&format!("echo '{page}' > page.html")).await;
     let folder = &fixture.sandbox.lease().working_dir;

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use tests::glovebox::{CompletedRun, Home, finish, tool_call};
 
+use crate::skip::skip_without;
+
 const SECRET: &str = "swordfish-7f3b9d41";
 
 fn code(code: &str) -> Value {
@@ -18,6 +20,9 @@ fn run(home: &Home, model: &str, more: &[&str]) -> CompletedRun {
 
 #[test]
 fn agent_uses_a_page_and_sees_no_secret() {
+    if skip_without("chromium") {
+        return;
+    }
     let home = Home::new();
     let page =
         format!("<title>Shop</title><button onclick=\"this.textContent='{SECRET} bought'\">Buy</button>");
@@ -79,6 +84,9 @@ fn pictures(home: &Home, agent: &str) -> Vec<(String, String, String)> {
 
 #[test]
 fn visual_browsing_agent_is_shown_pages_with_marks() {
+    if skip_without("chromium") {
+        return;
+    }
     let home = Home::new();
     let pages = pictures(&home, "VisualBrowsingAgent");
     let [(plain, marked, first), (_, _, second)] = pages.as_slice() else { panic!("{pages:?}") };
@@ -93,6 +101,9 @@ fn visual_browsing_agent_is_shown_pages_with_marks() {
 
 #[test]
 fn other_agents_are_shown_marks_only_if_configured() {
+    if skip_without("chromium") {
+        return;
+    }
     let home = Home::new();
     let marked =
         |home: &Home| pictures(home, "BrowsingAgent").iter().any(|(_, marked, _)| !marked.is_empty());

@@ -7,6 +7,7 @@ use protocol::ObservationKind;
 use tests::sandbox_contract::faults::FaultInjection as _;
 
 use super::fixture::{BrowserFixture, interactive};
+use crate::skip::skip_without;
 
 /// Returns a command that kills the sandbox's browser or one of its pages.
 fn kill(pattern: &str) -> String {
@@ -22,7 +23,10 @@ impl BrowserFixture {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_crash_is_reported_and_another_page_opens() {
-    let fixture = BrowserFixture::new().await;
+    if skip_without("pgrep") {
+        return;
+    }
+    let Some(fixture) = BrowserFixture::new().await else { return };
     fixture.act("goto('SITE/form')").await.expect_success();
     let seen = fixture.act("goto('chrome://crash')").await;
     seen.failed("is not a page");
@@ -35,7 +39,10 @@ async fn page_crash_is_reported_and_another_page_opens() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn browser_is_restarted_and_agent_notified_when_killed() {
-    let fixture = BrowserFixture::new().await;
+    if skip_without("pgrep") {
+        return;
+    }
+    let Some(fixture) = BrowserFixture::new().await else { return };
     fixture.act("goto('SITE/form')").await.expect_success();
     fixture.run(&kill(&fixture.profile())).await;
     let seen = fixture.act("noop(1)").await.expect_success();
@@ -54,7 +61,7 @@ async fn browser_is_restarted_and_agent_notified_when_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_is_found_and_no_call_repeated_when_host_restarts() {
-    let mut fixture = BrowserFixture::new().await;
+    let Some(mut fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/form')").await.expect_success();
     let poke = seen.element_id("generic '', clickable");
     let again = fixture.next_id();
@@ -82,7 +89,7 @@ async fn page_is_found_and_no_call_repeated_when_host_restarts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connection_of_a_killed_host_receives_no_responses() {
-    let mut fixture = BrowserFixture::new().await;
+    let Some(mut fixture) = BrowserFixture::new().await else { return };
     fixture.act("goto('SITE/form')").await.expect_success();
     // The program that a killed host started continues to read from its connection.
     let left = Arc::clone(&fixture.sandbox);
@@ -94,7 +101,7 @@ async fn connection_of_a_killed_host_receives_no_responses() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_stays_open_when_the_connection_breaks() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     fixture.act("goto('SITE/form')").await.expect_success();
     assert!(fixture.backend.cut_connection(&fixture.sandbox.lease().sandbox_id).await > 0);
     fixture.act("noop(1)").await.expect_success().has("heading 'Sign up'");
@@ -103,7 +110,7 @@ async fn page_stays_open_when_the_connection_breaks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_browser_action_ends_immediately() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     fixture.act("goto('SITE/form')").await.expect_success();
     let id = fixture.next_id();
     let request = interactive(&format!("goto('{}/arrived')\nnoop(60000)", fixture.site), 60.0);
@@ -125,7 +132,7 @@ async fn cancelled_browser_action_ends_immediately() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mouse_is_released_when_a_drag_is_cancelled() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/sticky')").await.expect_success();
     let id = fixture.next_id();
     let drag = format!("drag_and_drop('{}', '{}')", seen.element_id("'Piece'"), seen.element_id("'Place'"));
@@ -143,7 +150,7 @@ async fn mouse_is_released_when_a_drag_is_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn action_can_be_cancelled_until_its_last_caller_ends() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let id = fixture.next_id();
     let request = interactive(&format!("goto('{}/arrived')\nnoop(60000)", fixture.site), 120.0);
     let (sandbox, first_id, asked) = (Arc::clone(&fixture.sandbox), id.clone(), request.clone());

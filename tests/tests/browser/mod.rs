@@ -13,7 +13,7 @@ use fixture::BrowserFixture;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn page_is_opened_and_observed_in_v0_s_format() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.browse("form").await.expect_success();
     let page = &seen.page;
     assert_eq!(page.url, format!("{}/form", fixture.site));
@@ -58,7 +58,7 @@ fn jpeg_size(picture: &[u8]) -> (u16, u16) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn form_is_filled_in_and_submitted() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/form')").await.expect_success();
     let [nick, color, agree] = ["'Nick'", "'Colour'", "checkbox"].map(|part| seen.element_id(part));
     let [day, story, send] = ["'Day'", "'Story'", "'Send'"].map(|part| seen.element_id(part));
@@ -98,7 +98,7 @@ async fn form_is_filled_in_and_submitted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn error_is_one_sentence_and_page_stays_when_a_call_fails() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/form')").await.expect_success();
     let (send, color, never) =
         (seen.element_id("'Send'"), seen.element_id("'Colour'"), seen.element_id("'Never'"));
@@ -126,7 +126,7 @@ async fn error_is_one_sentence_and_page_stays_when_a_call_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_are_scrolled_and_revisited() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/long')").await.expect_success();
     seen.has("Viewport: 0 to 720 of ");
     fixture.act("scroll(0, 500)").await.expect_success().has("Viewport: 500 to 1220 of ");
@@ -142,7 +142,7 @@ async fn pages_are_scrolled_and_revisited() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tabs_are_opened_selected_and_closed() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/tabs')").await.expect_success();
     let seen = fixture.act(&format!("click('{}')", seen.element_id("link 'Open'"))).await.expect_success();
     seen.has("A tab was opened.").has("* 1: ").has("Title: Second");
@@ -158,7 +158,7 @@ async fn tabs_are_opened_selected_and_closed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dialogs_are_dismissed_and_reported() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/dialogs')").await.expect_success();
     let seen = fixture.act(&format!("click('{}')", seen.element_id("'Ask'"))).await.expect_success();
     seen.has("a dialog (alert), which was dismissed: Be warned").has("(confirm), which was dismissed: Sure?");
@@ -170,7 +170,7 @@ async fn dialogs_are_dismissed_and_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn uploads_drags_and_frames_work_and_downloads_are_refused() {
-    let fixture = BrowserFixture::new().await;
+    let Some(fixture) = BrowserFixture::new().await else { return };
     let seen = fixture.act("goto('SITE/upload')").await.expect_success();
     fixture.run("printf content >letter.txt").await;
     let seen = fixture

@@ -6,6 +6,8 @@ use sandbox::{DockerConfig, DockerProvider, Gpus};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
 
+use crate::skip::{Requirement, skip};
+
 #[tokio::test]
 async fn image_is_pulled_when_local_one_is_for_another_platform() {
     let Some(backend) = DockerBackend::busybox() else { return };
@@ -36,8 +38,7 @@ async fn start_error_names_the_requirement_when_gpus_are_missing() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let info = backend.engine().await.info().await.unwrap();
     if info.runtimes.iter().flatten().any(|(name, _)| name.contains("nvidia")) {
-        println!("skipped: this engine has GPUs");
-        return;
+        return skip(Requirement::EngineWithoutGpus, "this one has the runtime of NVIDIA");
     }
     let provider = DockerProvider::new(DockerConfig { gpus: Some(Gpus::All), ..backend.config() });
     let spec = spec(&backend);

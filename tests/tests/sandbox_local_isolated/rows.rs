@@ -14,6 +14,7 @@ use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{create_sandbox, remove, run, spec};
 
 use super::{outside, outside_parent};
+use crate::skip::{Requirement, skip};
 
 /// Runs attempts, each a Python function, and prints those that succeeded.
 const ATTEMPTS: &str = r#"
@@ -167,7 +168,7 @@ pub(super) async fn other_host_files_are_not_visible(backend: &LocalBackend) {
 
 pub(super) async fn files_of_root_are_not_visible(backend: &LocalBackend) {
     if !is_root() {
-        return; // An ordinary user has no private files outside of its home.
+        return skip(Requirement::Root, "an ordinary user has no private files outside of its home");
     }
     let folder = folder_in("/etc");
     let secret = folder.path().join("secret");

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use tests::glovebox::{Home, finish, wait_until};
 use tests::host_server::{HostServer, is_state};
 
+use crate::skip::skip_without;
+
 /// The boundary of multipart bodies.
 const BOUNDARY: &str = "test-boundary";
 
@@ -299,6 +301,9 @@ async fn link_to_the_workspace_is_listed() {
 
 #[tokio::test]
 async fn zip_has_the_files_of_the_workspace() {
+    if skip_without("python3") || skip_without("unzip") {
+        return;
+    }
     let home = Home::new();
     let at = |name: &str| home.workspace().join(name);
     fs::create_dir_all(at(".git/empty")).unwrap();

@@ -16,7 +16,7 @@ use tests::host_server::{HostServer, is_state};
 use tests::server_sent_events::ServerSentEvents;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::socket_io::packages;
+use crate::test_packages::pypi_packages;
 
 const SOCKETS: usize = 1000;
 
@@ -67,7 +67,7 @@ asyncio.run(main())
 #[tokio::test]
 async fn thousand_sockets_receive_each_event_once() {
     const THOUGHTS: usize = 10;
-    let Some(packages) = packages() else { return };
+    let Some(packages) = pypi_packages() else { return };
     let home = Home::new();
     // The thoughts differ, because an agent that repeats itself is stopped.
     let think = |step| tool_call("think", &json!({"thought": format!("Thought {step}.")}));
@@ -78,7 +78,7 @@ async fn thousand_sockets_receive_each_event_once() {
     server.wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
     let socket = format!("{}/socket.io/?EIO=4&transport=websocket&conversation_id={id}", server.url);
     let mut client = Command::new("python3");
-    client.env("PYTHONPATH", packages.join("python")).args(["-c", CLIENT, &socket, &server.key]);
+    client.env("PYTHONPATH", packages).args(["-c", CLIENT, &socket, &server.key]);
     client.arg(SOCKETS.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut client = tokio::process::Command::from(client).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
 use tests::host_server::{HostServer, is_state};
 
-use super::socket_io::packages;
+use crate::test_packages::pypi_packages;
 
 /// Calls the tools in its last argument, a JSON list of names and arguments, and prints the results as JSON lines. `ID` is the
 /// conversation of the first result.
@@ -39,7 +39,7 @@ asyncio.run(main())
 async fn call(server: &HostServer, key: &str, mode: &str, calls: Value) -> Result<Vec<Value>, String> {
     let mut command = tokio::process::Command::new("python3");
     command.args(["-c", CLIENT, &server.url, key, mode, &calls.to_string()]).stdin(Stdio::null());
-    command.env("PYTHONPATH", packages().unwrap().join("python"));
+    command.env("PYTHONPATH", pypi_packages().unwrap());
     let output = tokio::time::timeout(TEST_TIMEOUT, command.kill_on_drop(true).output());
     let output = output.await.expect("the client ends").unwrap();
     if !output.status.success() {
@@ -52,7 +52,7 @@ async fn call(server: &HostServer, key: &str, mode: &str, calls: Value) -> Resul
 /// Clients with and without the handshake of the older versions of the protocol.
 #[tokio::test]
 async fn other_agent_starts_watches_and_steers_a_conversation() {
-    if packages().is_none() {
+    if pypi_packages().is_none() {
         return;
     }
     let home = Home::new();
@@ -102,7 +102,7 @@ async fn other_agent_starts_watches_and_steers_a_conversation() {
 
 #[tokio::test]
 async fn wait_ends_at_its_time_and_for_a_decision() {
-    if packages().is_none() {
+    if pypi_packages().is_none() {
         return;
     }
     let home = Home::new();
@@ -133,7 +133,7 @@ async fn wait_ends_at_its_time_and_for_a_decision() {
 
 #[tokio::test]
 async fn keys_and_owners_hold_for_tools() {
-    if packages().is_none() {
+    if pypi_packages().is_none() {
         return;
     }
     let home = Home::new();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
 use tests::host_server::{HostServer, is_state};
 
-use super::socket_io::packages;
+use crate::test_packages::pypi_packages;
 
 /// Sends the requests in its last argument, a JSON list of arguments of the client's method, and prints the results as JSON lines.
 const CLIENT: &str = r"
@@ -39,7 +39,7 @@ for request in json.loads(requests):
 async fn send(server: &HostServer, key: &str, requests: Value) -> Vec<Value> {
     let mut command = tokio::process::Command::new("python3");
     command.args(["-c", CLIENT, &server.url, key, &requests.to_string()]).stdin(Stdio::null());
-    command.env("PYTHONPATH", packages().unwrap().join("python")).env("NO_PROXY", "127.0.0.1");
+    command.env("PYTHONPATH", pypi_packages().unwrap()).env("NO_PROXY", "127.0.0.1");
     let output = tokio::time::timeout(TEST_TIMEOUT, command.kill_on_drop(true).output());
     let output = output.await.expect("the client ends").unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -53,7 +53,7 @@ fn user(content: impl Into<Value>) -> Value {
 
 #[tokio::test]
 async fn agent_answers_and_continues_by_id() {
-    if packages().is_none() {
+    if pypi_packages().is_none() {
         return;
     }
     let home = Home::new();
@@ -119,7 +119,7 @@ async fn agent_answers_and_continues_by_id() {
 
 #[tokio::test]
 async fn answer_is_streamed_message_by_message() {
-    if packages().is_none() {
+    if pypi_packages().is_none() {
         return;
     }
     let home = Home::new();
@@ -153,7 +153,7 @@ async fn answer_is_streamed_message_by_message() {
 
 #[tokio::test]
 async fn errors_have_the_format_of_openai() {
-    if packages().is_none() {
+    if pypi_packages().is_none() {
         return;
     }
     let home = Home::new();
@@ -218,7 +218,7 @@ async fn errors_have_the_format_of_openai() {
 
 #[tokio::test]
 async fn keys_and_owners_hold_for_chat_completions() {
-    if packages().is_none() {
+    if pypi_packages().is_none() {
         return;
     }
     let home = Home::new();

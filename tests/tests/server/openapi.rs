@@ -9,7 +9,7 @@ use tests::host_server::{HostServer, is_state};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::socket_io::packages;
+use crate::test_packages::pypi_packages;
 
 /// Runs Schemathesis, whose arguments follow.
 const SCHEMATHESIS: &str = "import schemathesis.cli; schemathesis.cli.schemathesis()";
@@ -53,7 +53,7 @@ async fn document_and_its_page_are_open() {
 /// status, type and schema.
 #[tokio::test]
 async fn responses_conform_to_the_document() {
-    let Some(packages) = packages() else { return };
+    let Some(packages) = pypi_packages() else { return };
     let home = Home::new();
     // Clones of generated names do not leave this machine.
     let rules = "GIT_CONFIG_COUNT = '1', GIT_CONFIG_KEY_0 = 'url.http://127.0.0.1:1/.insteadOf', \
@@ -83,7 +83,7 @@ async fn responses_conform_to_the_document() {
     for path in EXCLUDED {
         command.args(["--exclude-path", path]);
     }
-    command.env("PYTHONPATH", packages.join("python")).env("NO_PROXY", "127.0.0.1");
+    command.env("PYTHONPATH", packages).env("NO_PROXY", "127.0.0.1");
     command.current_dir(home.path()).stdin(Stdio::null()).kill_on_drop(true);
     let output = timeout(RUN_TIMEOUT, command.output()).await.expect("the run ends").unwrap();
     let report = String::from_utf8_lossy(&output.stdout).into_owned();

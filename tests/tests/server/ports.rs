@@ -9,6 +9,8 @@ use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
 use tests::host_server::{HostServer, is_state};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::skip::skip_without;
+
 /// A program that returns the headers that it receives, and echoes one message of a WebSocket.
 const PROGRAM: &str = r"
 import base64, hashlib, http.server, json, sys
@@ -57,12 +59,16 @@ pub(super) struct Running {
     pub(super) link: String,
 }
 
-async fn start(home: &Home) -> Running {
+async fn start(home: &Home) -> Option<Running> {
     start_as(home, |server| server.key.clone()).await
 }
 
-/// Starts a server, and a conversation with a key, which then is that of all requests.
-pub(super) async fn start_as(home: &Home, find_key: impl FnOnce(&HostServer) -> String) -> Running {
+/// Starts a server, and a conversation with a key, which then is that of all requests. `None`, and the test is skipped, without
+/// Python.
+pub(super) async fn start_as(home: &Home, find_key: impl FnOnce(&HostServer) -> String) -> Option<Running> {
+    if skip_without("python3") {
+        return None;
+    }
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let command =
         format!("cat >serve.py <<'END'\n{PROGRAM}\nEND\n/usr/bin/python3 serve.py {port} >log 2>&1 &");
@@ -82,7 +88,7 @@ pub(super) async fn start_as(home: &Home, find_key: impl FnOnce(&HostServer) -> 
         }
     };
     let link = tokio::time::timeout(TEST_TIMEOUT, find).await.expect("the program listens");
-    Running { server, conversation, link }
+    Some(Running { server, conversation, link })
 }
 
 impl Running {
@@ -110,7 +116,7 @@ impl Running {
 #[tokio::test]
 async fn program_is_reached_through_its_link() {
     let home = Home::new();
-    let running = start(&home).await;
+    let Some(running) = start(&home).await else { return };
     let host = running.host();
     assert!(host.contains(&format!("-{}.localhost:", running.conversation)), "{host}");
     assert_eq!(running.request(Method::GET, "/").send().await.unwrap().status(), 401);
@@ -159,7 +165,7 @@ async fn program_is_reached_through_its_link() {
 #[tokio::test]
 async fn v0s_page_finds_that_a_link_works() {
     let home = Home::new();
-    let running = start(&home).await;
+    let Some(running) = start(&home).await else { return };
     let path = running.link.split_once(running.host()).unwrap().1;
     let ask = |path: &str| running.request(Method::GET, path).header("Origin", &running.server.url).send();
     let answer = ask(path).await.unwrap();
@@ -178,7 +184,7 @@ async fn v0s_page_finds_that_a_link_works() {
 #[tokio::test]
 async fn port_is_closed_to_others() {
     let home = Home::new();
-    let running = start(&home).await;
+    let Some(running) = start(&home).await else { return };
     let cookie = running.open().await;
     let get = || running.request(Method::GET, "/").header("Cookie", &cookie);
     assert_eq!(get().header("Origin", "http://evil.example").send().await.unwrap().status(), 403);

@@ -10,6 +10,8 @@ use tests::host_server::{HostServer, is_state};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
+use crate::test_packages::{npm_packages, pypi_packages};
+
 /// Sends the message in its last argument once it is connected, and prints what it receives as JSON lines until the agent has
 /// finished.
 const NODE_CLIENT: &str = r"
@@ -65,6 +67,14 @@ enum SocketClient {
 }
 
 impl SocketClient {
+    /// Returns the folder of the client. `None`, and the test is skipped, if it is not installed.
+    fn packages(self) -> Option<PathBuf> {
+        match self {
+            Self::Node => npm_packages(),
+            Self::Python => pypi_packages(),
+        }
+    }
+
     /// Connects, sends the message if there is one, and returns what is received until the agent has finished.
     async fn receive(
         self,
@@ -74,14 +84,14 @@ impl SocketClient {
         latest: i64,
         message: Option<Value>,
     ) -> Vec<Value> {
-        let packages = packages().unwrap();
+        let packages = self.packages().unwrap();
         let mut command = match self {
             Self::Node => Command::new("node"),
             Self::Python => Command::new("python3"),
         };
         match self {
-            Self::Node => command.args(["-e", NODE_CLIENT]).env("NODE_PATH", packages.join("node_modules")),
-            Self::Python => command.args(["-c", PYTHON_CLIENT]).env("PYTHONPATH", packages.join("python")),
+            Self::Node => command.args(["-e", NODE_CLIENT]).env("NODE_PATH", packages),
+            Self::Python => command.args(["-c", PYTHON_CLIENT]).env("PYTHONPATH", packages),
         };
         let message = message.map(|message| message.to_string()).unwrap_or_default();
         command.args([&server.url, id, key, &latest.to_string(), &message]).stdin(Stdio::null());
@@ -94,19 +104,9 @@ impl SocketClient {
     }
 }
 
-/// The folder of the clients. `None`, with a note, without `cargo ci`.
-pub(super) fn packages() -> Option<PathBuf> {
-    let packages = std::env::var_os("GLOVEBOX_TEST_PACKAGES").map(PathBuf::from);
-    if packages.is_none() {
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_PACKAGES is not set");
-        eprintln!("skipped: GLOVEBOX_TEST_PACKAGES is not set; cargo ci installs the clients");
-    }
-    packages
-}
-
 /// A client receives the stored events, then those that follow its own message, each once and in order.
 async fn conversation_is_followed(client: SocketClient) {
-    if packages().is_none() {
+    if client.packages().is_none() {
         return;
     }
     let home = Home::new();
@@ -152,7 +152,7 @@ async fn conversation_is_followed_by_the_client_from_pypi() {
 #[tokio::test]
 async fn action_that_awaits_confirmation_follows_the_state() {
     const ACTIONS: usize = 10;
-    if packages().is_none() {
+    if npm_packages().is_none() {
         return;
     }
     let home = Home::new();
@@ -196,7 +196,7 @@ async fn action_that_awaits_confirmation_follows_the_state() {
 
 #[tokio::test]
 async fn connection_is_rejected_without_key_or_conversation() {
-    if packages().is_none() {
+    if npm_packages().is_none() {
         return;
     }
     let home = Home::new();
@@ -231,7 +231,7 @@ socket.on('connect', async () => {
 
 #[tokio::test]
 async fn actions_of_a_socket_are_applied_in_order() {
-    let Some(packages) = packages() else { return };
+    let Some(packages) = npm_packages() else { return };
     let home = Home::new();
     let server = HostServer::start(&home, &home.script(&json!(vec![finish(); 40])), &[]);
     let created = server.post("/api/conversations", &json!({})).await;
@@ -241,7 +241,7 @@ async fn actions_of_a_socket_are_applied_in_order() {
     let actions: Vec<_> = names.iter().map(message).chain([json!("text"), json!(null)]).collect();
     let mut client = tokio::process::Command::new("node");
     client.args(["-e", ACKNOWLEDGED_CLIENT, &server.url, id, &server.key, &json!(actions).to_string()]);
-    client.env("NODE_PATH", packages.join("node_modules")).stdin(Stdio::null()).kill_on_drop(true);
+    client.env("NODE_PATH", packages).stdin(Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(tests::glovebox::TEST_TIMEOUT, client.output()).await;
     let output = output.expect("all actions are acknowledged").unwrap();
     let results: Vec<Value> = serde_json::from_slice(&output.stdout).expect("acknowledgements");
@@ -285,7 +285,8 @@ asyncio.run(main())
 /// Clients do not connect again after a packet of a disconnection, but after the end of their transport.
 #[tokio::test]
 async fn clients_connect_again_after_a_restart() {
-    let Some(packages) = packages() else { return };
+    let Some(npm_packages) = npm_packages() else { return };
+    let Some(pypi_packages) = pypi_packages() else { return };
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     let server = HostServer::start(&home, &model, &[]);
@@ -298,8 +299,8 @@ async fn clients_connect_again_after_a_restart() {
         for transport in ["websocket", "polling"] {
             let mut command = tokio::process::Command::new(program);
             command.args([option, client, &server.url, &id, &server.key, transport]);
-            command.env("NODE_PATH", packages.join("node_modules"));
-            command.env("PYTHONPATH", packages.join("python")).env("NO_PROXY", "127.0.0.1");
+            command.env("NODE_PATH", &npm_packages).env("PYTHONPATH", &pypi_packages);
+            command.env("NO_PROXY", "127.0.0.1");
             command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
             let mut client = command.spawn().unwrap();
             let lines = BufReader::new(client.stdout.take().unwrap()).lines();

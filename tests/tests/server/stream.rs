@@ -8,7 +8,7 @@ use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
 use tests::host_server::{HostServer, is_state};
 use tests::server_sent_events::ServerSentEvents;
 
-use super::socket_io::packages;
+use crate::test_packages::pypi_packages;
 
 /// Prints the messages of a stream as JSON lines until the agent has finished.
 const WEBSOCKET_CLIENT: &str = r"
@@ -66,7 +66,7 @@ async fn stream_has_events_output_and_the_end_of_work() {
 
 #[tokio::test]
 async fn websocket_has_the_same_messages() {
-    let Some(packages) = packages() else { return };
+    let Some(packages) = pypi_packages() else { return };
     let home = Home::new();
     let server = HostServer::start(&home, &home.script(&json!([bash("echo hello"), finish()])), &[]);
     let id = server.create("Say hello.").await;
@@ -74,7 +74,7 @@ async fn websocket_has_the_same_messages() {
     let path = format!("/api/v2/conversations/{id}/stream");
     let mut client = tokio::process::Command::new("python3");
     client.args(["-c", WEBSOCKET_CLIENT, &format!("{}{path}", server.url), &server.key]);
-    client.env("PYTHONPATH", packages.join("python")).stdin(Stdio::null()).kill_on_drop(true);
+    client.env("PYTHONPATH", packages).stdin(Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(TEST_TIMEOUT, client.output()).await.expect("the client ends").unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();

@@ -277,7 +277,7 @@ async fn revoked_key_ends_sessions_streams_and_ports() {
         key_id = id;
         key
     });
-    let running = running.await;
+    let Some(running) = running.await else { return };
     let ben = home.add_user("ben");
     let (server, ada) = (&running.server, running.server.key.clone());
     let get_port = |header: &str, value: &str| running.request(Method::GET, "/").header(header, value).send();

@@ -118,9 +118,8 @@ on_every_shell! {
     }
 }
 
-async fn run_with_short_silence_timeout(name: &str, case: impl AsyncFnOnce(Fixture)) {
-    let search = std::env::var_os("PATH");
-    let Some(path) = program::find_executable(name, search.as_deref()) else { return };
+async fn run_with_short_silence_timeout(name: &'static str, case: impl AsyncFnOnce(Fixture)) {
+    let Some(path) = find_shell(name) else { return };
     let folder = Arc::new(TempDir::new().unwrap());
     let config = ShellConfig { no_change_timeout: SHORT_TIMEOUT, ..config(folder.path()) };
     let shell = Shell::start_program(config, ShellProgram::at(path));

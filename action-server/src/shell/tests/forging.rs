@@ -54,10 +54,9 @@ everything = [path for path in everything if not path.endswith(("/0", "/1", "/2"
 const ATTACK_END: &str = "\ntime.sleep(0.3)\nopen('ended', 'w').close()\nsys.exit(3)\n";
 
 impl Fixture {
-    /// Writes `attack` as a program and returns its command line. `None` without Python.
-    async fn program(&self, name: &str, attack: &str) -> Option<String> {
-        if self.run("command -v python3").await.metadata.exit_code != 0 {
-            eprintln!("skipped: python3 is not installed");
+    /// Writes `attack` as a program and returns its command line. `None`, and the test is skipped, without Python.
+    fn program(&self, name: &str, attack: &str) -> Option<String> {
+        if skip_without("python3") {
             return None;
         }
         std::fs::write(self.path().join(name), format!("{ATTACK_LIBRARY}\n{attack}\n")).unwrap();
@@ -66,7 +65,7 @@ impl Fixture {
 
     /// Runs an attack in the foreground. It must not complete before it exits, nor with another exit code.
     async fn assert_cannot_complete(&self, attack: &str) {
-        let Some(command) = self.program("attack.py", &format!("{attack}{ATTACK_END}")).await else { return };
+        let Some(command) = self.program("attack.py", &format!("{attack}{ATTACK_END}")) else { return };
         self.assert_completes_once(&command).await;
     }
 
@@ -171,7 +170,7 @@ on_every_shell! {
                           write_to('/dev/tty', text)\n    \
                           for path in everything: write_to(path, text)\n    \
                           time.sleep(0.02)";
-        let Some(command) = fixture.program("attack.py", attack).await else { return };
+        let Some(command) = fixture.program("attack.py", attack) else { return };
         fixture.run(&format!("{command} & echo started")).await;
         for code in 1..6 {
             let file = format!("ended{code}");
@@ -194,7 +193,7 @@ on_every_shell! {
     async fn program_in_the_place_of_the_shell_completes_nothing(fixture) {
         let attack = "text = forged(found(*everything))\n\
                       for file in range(1, 1024): write(file, text)";
-        let Some(command) = fixture.program("attack.py", &format!("{attack}{ATTACK_END}")).await else { return };
+        let Some(command) = fixture.program("attack.py", &format!("{attack}{ATTACK_END}")) else { return };
         let result = fixture.run(&command.replace("python3", "exec python3")).await;
         let has_ended = fixture.path().join("ended").exists();
         assert_eq!((result.metadata.exit_code, has_ended), (3, true), "{result:?}");

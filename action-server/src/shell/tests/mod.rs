@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
+use crate::skip::{Requirement, skip, skip_without};
 
 mod cancelling;
 mod command_variables;
@@ -64,16 +65,22 @@ struct CommandObservation {
     metadata: CommandMetadata,
 }
 
-async fn run_on<F: Future<Output = ()>>(name: &str, case: impl FnOnce(Fixture) -> F) {
-    let Some(path) = program::find_executable(name, std::env::var_os("PATH").as_deref()) else {
-        eprintln!("skipped: {name} is not installed");
-        return;
-    };
+async fn run_on<F: Future<Output = ()>>(name: &'static str, case: impl FnOnce(Fixture) -> F) {
+    let Some(path) = find_shell(name) else { return };
     nix::sys::prctl::set_child_subreaper(true).unwrap();
     let folder = Arc::new(TempDir::new().unwrap());
     let shell = Shell::start_program(config(folder.path()), ShellProgram::at(path));
     case(Fixture { shell: shell.clone(), folder }).await;
     timeout(Duration::from_secs(2), shell.shut_down()).await.expect("the shell shuts down within 2 s");
+}
+
+/// Returns the path of a shell. `None`, and the test is skipped, if the machine does not have it.
+fn find_shell(name: &'static str) -> Option<PathBuf> {
+    let path = program::find_executable(name, std::env::var_os("PATH").as_deref());
+    if path.is_none() {
+        skip(Requirement::Program(name), "not found in PATH");
+    }
+    path
 }
 
 fn config(folder: &Path) -> ShellConfig {

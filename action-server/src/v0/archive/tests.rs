@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 use proptest::prelude::*;
 
 use super::{ArchiveDirectory, ArchiveEntryKind, ArchiveError, ArchiveWriter, EntryReader};
+use crate::skip::{Requirement, skip};
 
 fn file(bytes: &[u8]) -> File {
     let mut file = tempfile::tempfile().unwrap();
@@ -70,9 +71,10 @@ fn other_programs_read_a_written_archive() {
         }
         command.output().ok().map(|output| assert!(output.status.success(), "{output:?}"))
     });
-    if read.take(1).next().is_some() {
-        assert_eq!(std::fs::read(dir.path().join("b/c d")).unwrap(), b"content\n");
+    if read.take(1).next().is_none() {
+        return skip(Requirement::Program("unzip"), "neither unzip nor busybox nor python3 was found");
     }
+    assert_eq!(std::fs::read(dir.path().join("b/c d")).unwrap(), b"content\n");
 }
 
 /// Overwrites bytes in the directory of an archive with one entry.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{KEY, V0Sandbox, content, exit_code, free_port};
 use crate::harness::program;
+use crate::skip::{Requirement, skip};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn v0_client_connects_and_prepares_its_sandbox() {
@@ -209,7 +210,7 @@ fn v0_start_error_is_printed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn server_changes_to_the_user_when_started_as_root() {
     if !nix::unistd::geteuid().is_root() {
-        return;
+        return skip(Requirement::Root, "only root can change the user");
     }
     let arguments = ["--username", "root", "--user-id", "54321"];
     let sandbox = V0Sandbox::start_with(&arguments, Some(KEY));

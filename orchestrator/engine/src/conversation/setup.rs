@@ -249,6 +249,7 @@ mod tests {
     use protocol::observation::{CommandMetadata, RunObservation};
 
     use super::*;
+    use crate::skip::skip_without;
 
     fn repository(url: &str, branch: Option<&str>) -> WorkspaceSetup {
         WorkspaceSetup::Repository { url: url.into(), branch: branch.map(Into::into) }
@@ -273,15 +274,6 @@ mod tests {
         git.args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"])
             .args(arguments);
         git.current_dir(folder).env("HOME", folder).output().unwrap().status.success()
-    }
-
-    fn has_git() -> bool {
-        let found = Command::new("git").arg("--version").output().is_ok();
-        assert!(found || std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no git on a build machine");
-        if !found {
-            eprintln!("skipped: no git");
-        }
-        found
     }
 
     #[test]
@@ -326,7 +318,7 @@ mod tests {
 
     #[test]
     fn organization_knowledge_is_cloned_if_there_is_any() {
-        if !has_git() {
+        if skip_without("git") {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -359,7 +351,7 @@ mod tests {
 
     #[test]
     fn url_and_branch_are_never_executed() {
-        if !has_git() {
+        if skip_without("git") {
             return;
         }
         let hostile = [
@@ -396,7 +388,7 @@ mod tests {
 
     #[test]
     fn clone_is_atomic_and_idempotent() {
-        if !has_git() {
+        if skip_without("git") {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -454,7 +446,7 @@ mod tests {
 
     #[test]
     fn empty_workspace_is_initialized_once() {
-        if !has_git() {
+        if skip_without("git") {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -468,7 +460,7 @@ mod tests {
 
     #[test]
     fn hook_is_installed_once_and_calls_the_previous_one() {
-        if !has_git() {
+        if skip_without("git") {
             return;
         }
         let folder = tempfile::tempdir().unwrap();

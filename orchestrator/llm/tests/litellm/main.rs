@@ -6,6 +6,8 @@
 
 #[path = "../../../../tests/pypi.rs"]
 mod pypi;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 
 mod proxy;
 

@@ -23,7 +23,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts the proxy. `None`, with a message, if it is not installed on a developer's machine.
+    /// Starts the proxy. `None`, and the test is skipped, if it is not installed on a developer's machine.
     pub(crate) fn start() -> Option<Self> {
         // Python compiles the few modules that it loads.
         let packages = packages("litellm", REQUIREMENTS, &["--no-compile"])?;

@@ -5,6 +5,8 @@
 
 #[path = "../../../../tests/pypi.rs"]
 mod pypi;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 
 mod server;
 

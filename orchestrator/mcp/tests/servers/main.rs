@@ -8,3 +8,7 @@ mod http;
 mod lifecycle;
 mod reference;
 mod script;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
+#[path = "../../../../tests/test_packages.rs"]
+mod test_packages;

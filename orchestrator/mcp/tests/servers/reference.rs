@@ -10,10 +10,11 @@ use protocol::ObservationKind;
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use crate::fixture::{call, is_error, names, packages, program, remote, runs, server, servers, wait_until};
+use crate::fixture::{call, is_error, names, program, remote, runs, server, servers, wait_until};
+use crate::test_packages::{npm_packages, pypi_packages};
 
 fn everything(packages: &Path) -> PathBuf {
-    packages.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
+    packages.join("@modelcontextprotocol/server-everything/dist/index.js")
 }
 
 /// Calls each kind of tool of the reference server.
@@ -50,7 +51,7 @@ async fn call_everything(server: McpServer) -> McpServers {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_server_works_over_stdio() {
-    let Some(packages) = packages() else { return };
+    let Some(packages) = npm_packages() else { return };
     let mark = format!("--mark={}", std::process::id());
     let script = everything(&packages);
     let node = program("node", &[script.to_str().unwrap(), "stdio", &mark]);
@@ -64,7 +65,7 @@ async fn reference_server_works_over_stdio() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_server_works_over_streamable_http() {
-    let Some(packages) = packages() else { return };
+    let Some(packages) = npm_packages() else { return };
     let (_child, port) = start_listening(&packages, "streamableHttp").await;
     let transport = Transport::StreamableHttp(remote(&format!("http://127.0.0.1:{port}/mcp")));
     call_everything(server("everything", transport)).await.shut_down().await;
@@ -72,7 +73,7 @@ async fn reference_server_works_over_streamable_http() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_server_works_over_sse() {
-    let Some(packages) = packages() else { return };
+    let Some(packages) = npm_packages() else { return };
     let (_child, port) = start_listening(&packages, "sse").await;
     let transport = Transport::Sse(remote(&format!("http://127.0.0.1:{port}/sse")));
     call_everything(server("everything", transport)).await.shut_down().await;
@@ -100,10 +101,9 @@ async fn start_listening(packages: &Path, transport: &str) -> (Child, u16) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn python_server_starts_when_another_server_fails() {
-    let Some(packages) = packages() else { return };
+    let Some(packages) = pypi_packages() else { return };
     let mut python = program("python3", &["-m", "mcp_server_time", "--local-timezone", "UTC"]);
-    let path = packages.join("python").to_str().unwrap().to_owned();
-    python.env.insert("PYTHONPATH".into(), path.into());
+    python.env.insert("PYTHONPATH".into(), packages.to_str().unwrap().to_owned().into());
     let missing = server("missing", Transport::Host(program("/nowhere/to-be-found", &[])));
     let servers = servers(vec![missing, server("time", Transport::Host(python))]);
     let offer = servers.offer(None).await;

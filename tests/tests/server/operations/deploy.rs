@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tests::glovebox::{Home, finish};
 use tests::host_server::HostServer;
 
-use crate::server::socket_io::packages;
+use crate::skip::skip_without;
+use crate::test_packages::pypi_packages;
 
 /// Starts a program with its standard input as the socket of systemd.
 const ACTIVATE: &str =
@@ -97,9 +98,7 @@ fn several_sockets_of_systemd_are_refused() {
 
 #[test]
 fn units_of_systemd_are_valid() {
-    let analyze = || Command::new("systemd-analyze");
-    if analyze().arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("skipped: systemd is not installed");
+    if skip_without("systemd-analyze") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -110,20 +109,20 @@ fn units_of_systemd_are_valid() {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     let paths = units.map(|(name, _)| folder.path().join(name));
-    let output = analyze().arg("verify").args(paths).output().unwrap();
+    let output = Command::new("systemd-analyze").arg("verify").args(paths).output().unwrap();
     let problems = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !problems.contains("glovebox"), "{problems}");
 }
 
 #[test]
 fn compose_file_has_the_server_and_its_database() {
-    let Some(packages) = packages() else { return };
+    let Some(packages) = pypi_packages() else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("compose.yaml");
     std::fs::write(&file, deploy_file("compose.yaml")).unwrap();
     let mut parser = Command::new("python3");
     parser.args(["-c", "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))"]);
-    let output = parser.arg(&file).env("PYTHONPATH", packages.join("python")).output().unwrap();
+    let output = parser.arg(&file).env("PYTHONPATH", packages).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let compose: Value = serde_json::from_slice(&output.stdout).unwrap();
     let server = &compose["services"]["glovebox"];

@@ -10,7 +10,7 @@ use tests::postgres::PostgresServer;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use crate::server::socket_io::packages;
+use crate::test_packages::pypi_packages;
 
 /// Prints the samples as JSON: a list of the name, the labels and the value. Fails on text that is not in the format.
 const PARSER: &str = "
@@ -25,9 +25,9 @@ print(json.dumps([[sample.name, sample.labels, sample.value] for family in famil
 struct Samples(Vec<(String, Value, f64)>);
 
 impl Samples {
-    /// `None` without the parser.
+    /// `None`, and the test is skipped, without the parser.
     async fn scrape(server: &HostServer) -> Option<Self> {
-        let python = packages()?.join("python");
+        let packages = pypi_packages()?;
         let request = server.request_without_key(Method::GET, "/metrics");
         let response = request.bearer_auth(&server.key).send().await.unwrap();
         assert_eq!(response.status(), 200);
@@ -35,7 +35,7 @@ impl Samples {
         assert!(content_type.starts_with("application/openmetrics-text; version=1.0.0"), "{content_type}");
         let text = response.text().await.unwrap();
         let mut parser = Command::new("python3");
-        parser.args(["-c", PARSER]).env("PYTHONPATH", python).kill_on_drop(true);
+        parser.args(["-c", PARSER]).env("PYTHONPATH", packages).kill_on_drop(true);
         let mut parser = parser.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         parser.stdin.take().unwrap().write_all(text.as_bytes()).await.unwrap();
         let output = parser.wait_with_output().await.unwrap();
