@@ -1,8 +1,12 @@
-//! Builds the static action server that the host program embeds.
+//! Builds the static action server.
 //!
-//! A release build embeds the small server, whose fat LTO costs minutes. A debug build embeds one that is compiled quickly, and
+//! A release build embeds the small server, whose fat LTO costs minutes. A debug build uses one that is compiled quickly, and
 //! four times as large. `GLOVEBOX_ACTION_SERVER_PROFILE` selects the other one; `GLOVEBOX_ACTION_SERVER` names a file that
 //! is built already.
+//!
+//! The program of a debug build reads the server through the link `target/action-server/current`. The script runs again
+//! only if the server's sources change or the link is missing, not for another profile: otherwise `cargo ci`, which tests the small
+//! server, and `cargo nextest` would rebuild each other's work.
 //!
 //! The nested build has a target directory of its own below the outer one: cargo holds a lock on the outer one while
 //! this runs. `cargo build -vv` shows its progress.
@@ -18,6 +22,8 @@ use std::process::{Command, ExitCode};
 /// Files that the server is built from, relative to the workspace's root.
 const INPUTS: &[&str] = &[
     "action-server/src",
+    "action-server/build.rs",
+    "action-server/openapi.json",
     "action-server/Cargo.toml",
     "protocol/src",
     "protocol/Cargo.toml",
@@ -79,45 +85,64 @@ fn main() -> ExitCode {
 }
 
 fn find_or_build() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rustc-check-cfg=cfg(is_embedded)");
     println!("cargo::rerun-if-env-changed=GLOVEBOX_ACTION_SERVER");
+    let is_debug = env::var("PROFILE")? == "debug";
     let server = match env::var_os("GLOVEBOX_ACTION_SERVER") {
         Some(given) => PathBuf::from(given),
-        None => build()?,
+        None if is_debug => link(&build(QUICK_PROFILE)?)?,
+        None => {
+            println!("cargo::rerun-if-env-changed={PROFILE_VARIABLE}");
+            build(SMALL_PROFILE)?
+        }
     };
     if !server.is_file() {
         return Err(format!("the action server is not at {}", server.display()).into());
     }
     println!("cargo::rerun-if-changed={}", server.display());
     println!("cargo::rustc-env=ACTION_SERVER_FILE={}", server.display());
+    if !is_debug {
+        println!("cargo::rustc-cfg=is_embedded");
+    }
     Ok(())
+}
+
+/// Replaces the link to the server that debug builds use, and returns its path.
+fn link(server: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let link = nested_target_directory()?.join("current");
+    let new = link.with_extension("new");
+    let _ = std::fs::remove_file(&new); // of an interrupted build
+    std::os::unix::fs::symlink(server, &new)?;
+    std::fs::rename(&new, &link)?;
+    Ok(link)
 }
 
 /// Cargo's profiles for the server.
 const SMALL_PROFILE: &str = "action-server";
 const QUICK_PROFILE: &str = "action-server-quick";
 
-fn profile() -> Result<&'static str, Box<dyn Error>> {
-    const VARIABLE: &str = "GLOVEBOX_ACTION_SERVER_PROFILE";
-    println!("cargo::rerun-if-env-changed={VARIABLE}");
-    match env::var_os(VARIABLE) {
-        None if env::var("PROFILE")? == "debug" => Ok(QUICK_PROFILE),
-        None => Ok(SMALL_PROFILE),
+const PROFILE_VARIABLE: &str = "GLOVEBOX_ACTION_SERVER_PROFILE";
+
+fn profile(default: &'static str) -> Result<&'static str, Box<dyn Error>> {
+    match env::var_os(PROFILE_VARIABLE) {
+        None => Ok(default),
         Some(name) if name == SMALL_PROFILE => Ok(SMALL_PROFILE),
         Some(name) if name == QUICK_PROFILE => Ok(QUICK_PROFILE),
         Some(other) => {
             let other = other.display();
-            Err(format!("{VARIABLE} is `{other}`: it can be `{SMALL_PROFILE}` or `{QUICK_PROFILE}`").into())
+            Err(format!("{PROFILE_VARIABLE} is `{other}`: it can be `{SMALL_PROFILE}` or `{QUICK_PROFILE}`")
+                .into())
         }
     }
 }
 
-fn build() -> Result<PathBuf, Box<dyn Error>> {
-    let profile = profile()?;
+fn build(default_profile: &'static str) -> Result<PathBuf, Box<dyn Error>> {
+    let profile = profile(default_profile)?;
     let workspace = workspace()?;
     for input in INPUTS {
         println!("cargo::rerun-if-changed={}", workspace.join(input).display());
     }
-    let target_directory = outer_target_directory()?.join("action-server");
+    let target_directory = nested_target_directory()?;
     let target = env::var("TARGET")?;
     let is_cross = target != env::var("HOST")?;
 
@@ -163,16 +188,18 @@ fn remap_registry_paths() -> Vec<String> {
 
 fn workspace() -> Result<PathBuf, Box<dyn Error>> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
-    let root = manifest.ancestors().nth(2).ok_or("the crate is not two folders below its workspace")?;
+    let root = manifest.ancestors().nth(3).ok_or("the crate is not three folders below its workspace")?;
     Ok(root.to_owned())
 }
 
-/// The folder above `<profile>/build/<crate>/out`: cargo passes a build script nothing closer.
-fn outer_target_directory() -> Result<PathBuf, Box<dyn Error>> {
+/// The folder `action-server` next to that of the outer profile, found from `<profile>/build/<crate>/out`: cargo passes a build
+/// script nothing closer.
+fn nested_target_directory() -> Result<PathBuf, Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let build = out.ancestors().find(|folder| folder.file_name() == Some(OsStr::new("build")));
     let target = build.and_then(Path::parent).and_then(Path::parent);
-    Ok(target.ok_or_else(|| format!("no `build` folder above {}", out.display()))?.to_owned())
+    let target = target.ok_or_else(|| format!("no `build` folder above {}", out.display()))?;
+    Ok(target.join("action-server"))
 }
 
 fn is_of_outer_build(name: &OsStr) -> bool {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conversations::{SandboxRetention, Sweep};
+use embedded_server::EmbeddedServer;
 use engine::sandbox::{SandboxProvider, SandboxSpec, SandboxSummary};
 use nix::unistd::{Uid, User};
 use protocol::ConversationId;
@@ -35,10 +36,7 @@ pub(crate) fn provider_with_warm_pool(
     state_dir: &StateDir,
     warm_pool: usize,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
-    let server = match &config.host.action_server {
-        Some(path) => ServerBinary::from_file(path),
-        None => ServerBinary::embedded(state_dir.path().join("bin")),
-    };
+    let server = action_server(&config.host, state_dir)?;
     let secret = state_dir.secret()?;
     Ok(match config.runtime {
         Runtime::Docker => {
@@ -54,6 +52,14 @@ pub(crate) fn provider_with_warm_pool(
     })
 }
 
+fn action_server(host: &HostEnvironment, state_dir: &StateDir) -> anyhow::Result<ServerBinary> {
+    if let Some(path) = &host.action_server {
+        return Ok(ServerBinary::from_file(path));
+    }
+    let server = EmbeddedServer::get()?;
+    Ok(ServerBinary::embedded(server.content, state_dir.path().join("bin").join(server.file_name())))
+}
+
 /// Replaces the runtime `auto`: Docker if its engine responds, else local.
 pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) -> anyhow::Result<()> {
     if config.runtime == Runtime::Auto {
@@ -65,7 +71,7 @@ pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) ->
 
 /// Fails if no Docker engine responds.
 pub(crate) async fn check_docker(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
-    let server = ServerBinary::embedded(state_dir.path().join("bin"));
+    let server = action_server(&config.host, state_dir)?;
     let docker = DockerProvider::new(docker(&config.sandbox, &config.host, server, state_dir.secret()?, 0));
     Ok(docker.answers().await?)
 }
@@ -93,7 +99,7 @@ pub(crate) async fn isolation(
     if config.runtime != Runtime::Local {
         return Ok(None);
     }
-    let server = ServerBinary::embedded(state_dir.path().join("bin"));
+    let server = action_server(&config.host, state_dir)?;
     let provider = LocalProvider::new(local(config, state_dir, server, state_dir.secret()?)?);
     Ok(Some((provider.isolation().await?, provider.bounds().await?.clone())))
 }

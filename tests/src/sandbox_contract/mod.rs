@@ -16,15 +16,23 @@ pub mod remote;
 pub mod removal;
 pub mod ssh;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use embedded_server::EmbeddedServer;
 use engine::sandbox::{OutputChunk, ResourceLimits, Sandbox, SandboxError, SandboxProvider, SandboxSpec};
 use protocol::action::{RunAction, WriteAction};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, Observation, ObservationKind, SandboxId};
 use sandbox::ServerBinary;
+
+/// Returns the action server of this build, which is unpacked into `folder` on first use.
+pub fn embedded_server(folder: impl AsRef<Path>) -> ServerBinary {
+    let server = EmbeddedServer::get().unwrap();
+    ServerBinary::embedded(server.content, folder.as_ref().join(server.file_name()))
+}
 
 /// A backend under test: its provider and the information that the cases need.
 #[async_trait]
