@@ -36,18 +36,29 @@ pub(crate) fn provider(output: &str) -> ScriptedProvider {
     })
 }
 
-/// Starts a conversation with this sandbox and these responses of the model, and sends the first message.
+/// A model with its responses.
+pub(crate) struct Script {
+    llm: Arc<dyn Llm>,
+    steps: u32,
+}
+
+impl Script {
+    pub(crate) fn new(responses: Vec<Value>) -> Self {
+        let steps = u32::try_from(responses.len()).unwrap();
+        let script = json!({"responses": responses}).to_string();
+        Self { llm: Arc::new(ScriptedLlm::from_json(&script).unwrap()), steps }
+    }
+}
+
+/// Starts a conversation with this sandbox and this model, and sends the first message.
 pub(crate) async fn start(
     id: &str,
     store: Arc<dyn EventStore>,
     provider: ScriptedProvider,
-    responses: Vec<Value>,
+    Script { llm, steps }: Script,
     condenser: CondenserConfig,
 ) -> Conversation {
     let id: ConversationId = id.parse().unwrap();
-    let steps = u32::try_from(responses.len()).unwrap();
-    let script = json!({"responses": responses}).to_string();
-    let llm: Arc<dyn Llm> = Arc::new(ScriptedLlm::from_json(&script).unwrap());
     let parts = EngineParts {
         store,
         own: TeamMember {

@@ -19,17 +19,35 @@ pub(crate) struct Figure {
     /// The error of a failed group, which has no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// What the machine lacks for a group, which has no value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) skipped: Option<&'static str>,
 }
 
 impl Figure {
     /// A figure without an aim.
     pub(crate) fn plain(name: &'static str, value: f64, unit: &'static str) -> Self {
-        Self { name, value, unit, floor: None, ratio: None, aim: String::new(), ok: true, error: None }
+        Self {
+            name,
+            value,
+            unit,
+            floor: None,
+            ratio: None,
+            aim: String::new(),
+            ok: true,
+            error: None,
+            skipped: None,
+        }
     }
 
     /// The row of a failed group. Its value is `null` in JSON.
     pub(crate) fn failed(group: &'static str, error: String) -> Self {
         Self { ok: false, error: Some(error), ..Self::plain(group, f64::NAN, "") }
+    }
+
+    /// The row of a skipped group. Its value is `null` in JSON.
+    pub(crate) fn skipped(group: &'static str, reason: &'static str) -> Self {
+        Self { skipped: Some(reason), ..Self::plain(group, f64::NAN, "") }
     }
 
     /// A figure that must stay below a value.
@@ -89,6 +107,9 @@ impl fmt::Display for Figure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(error) = &self.error {
             return write!(formatter, "{:<58} FAILED: {error}", self.name);
+        }
+        if let Some(reason) = self.skipped {
+            return write!(formatter, "{:<58} skipped: {reason}", self.name);
         }
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
         let mark = match (self.aim.is_empty(), self.ok) {

@@ -1,6 +1,6 @@
 //! `cargo ci bench`: figures and their floors, measured in one run. Ratios are comparable between machines, times are not.
 //!
-//! Rows are printed as they are measured. `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok, error}` at the
+//! Rows are printed as they are measured. `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok, error, skipped}` at the
 //! end, `--short` only checks that every group runs. With names of groups ([`GROUPS`]), measures only those. Exits with 1
 //! if an aim is missed or a group fails, and with 2 if an argument is unknown. A failed group is a row and does not stop
 //! the others.

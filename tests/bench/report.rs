@@ -63,9 +63,9 @@ impl BenchmarkReport {
         figures.into_iter().for_each(|figure| self.add(figure));
     }
 
-    /// Prints that a group is skipped, because the machine lacks something.
-    pub(crate) fn skip(&self, group: &str, reason: &str) {
-        self.print(&format!("{group}: skipped: {reason}"));
+    /// Adds a row for a group, or a part of it, that is skipped because the machine lacks something.
+    pub(crate) fn skip(&self, group: &'static str, reason: &'static str) {
+        self.add(Figure::skipped(group, reason));
     }
 
     /// Prints the list if the format is JSON. Returns whether every aim was met and no group failed.

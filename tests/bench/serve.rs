@@ -222,8 +222,17 @@ keep_first = 1
 max_events = 20
 ";
 
-/// Measures one conversation with many streams: the rate at which the slowest of them receives events.
+/// Measures one conversation with many streams, which share the processors with the agent that produces the events. The floor
+/// is the rate of a single stream.
 async fn fan_out(followers: usize, steps: usize) -> Figure {
+    const MIN_SHARE: f64 = 0.25;
+    let (one, all) = (event_rate(1, steps).await, event_rate(followers, steps).await);
+    let name = "events of one conversation to each of 100 streams (floor: 1 stream)";
+    Figure::at_least(name, all, "events/s", one, MIN_SHARE)
+}
+
+/// Returns the events per second that the slowest of the streams of one conversation receives.
+async fn event_rate(followers: usize, steps: usize) -> f64 {
     let home = Home::new();
     home.write(".glovebox/config.toml", FAN_OUT_CONFIG);
     let think = |number| tool_call("think", &json!({"thought": format!("Thought {number}.")}));
@@ -245,8 +254,7 @@ async fn fan_out(followers: usize, steps: usize) -> Figure {
     let fewest = counts.into_iter().map(Result::unwrap).min().unwrap();
     assert!(fewest >= 2 * steps, "{fewest} events");
     server.terminate();
-    let rate = fewest as f64 / elapsed;
-    Figure::above("events of one conversation to each of 100 streams", rate, "events/s", 2000.0)
+    fewest as f64 / elapsed
 }
 
 /// Counts the events until the agent waits. Parses none of them, because that takes longer than to send them.

