@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::command;
 use crate::elf;
 use crate::step::Notes;
-use crate::workspace::{Profile, Workspace};
+use crate::workspace::Workspace;
 
 /// Maximum size of the action server. It is uploaded into sandboxes, which takes 2.4 s at 20 Mbit/s.
 const MAX_BYTES: u64 = 6_000_000;
@@ -20,7 +20,7 @@ const NAME_SERVICE: &[u8] = b"/etc/nsswitch.conf";
 const MAX_CRATES: usize = 110;
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
-    workspace.build_program(Profile::Debug)?;
+    workspace.build()?;
     let file = workspace.action_server();
     let bytes = check_file(&file).with_context(|| format!("cannot accept {}", file.display()))?;
     let crates = count_crates(workspace)?;

@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
-use crate::command;
 use crate::step::Notes;
 use crate::workspace::Workspace;
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut cargo = workspace.cargo();
     cargo.args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]);
-    command::stream(&mut cargo, "cargo clippy")?;
+    workspace.select_small_server()?;
+    workspace.compile(&mut cargo, "cargo clippy")?;
     Ok(Notes::new())
 }

@@ -43,7 +43,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut cargo = workspace.cargo();
     cargo.args(["build", "--release", "--locked", "--target", TRIPLE, "--target-dir"]).arg(&target);
     cargo.current_dir(&folder).env("RUSTFLAGS", FLAGS);
-    command::stream(&mut cargo, "building the fuzz targets")?;
+    workspace.compile(&mut cargo, "building the fuzz targets")?;
     let artifacts = folder.join("artifacts");
     std::fs::create_dir_all(&artifacts).context("cannot create the folder for findings")?;
     let memory = Path::new("/dev/shm");

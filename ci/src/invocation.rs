@@ -38,7 +38,7 @@ impl Invocation {
             }
         }
         if steps.is_empty() {
-            steps = Step::ALL.to_vec();
+            steps = Step::FULL_RUN.to_vec();
         }
         Ok(Self::Checks { steps, style })
     }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn all_steps_run_when_none_is_named() {
-        let expected = Invocation::Checks { steps: Step::ALL.to_vec(), style: Style::Json };
+        let expected = Invocation::Checks { steps: Step::FULL_RUN.to_vec(), style: Style::Json };
         assert_eq!(parse("--json").unwrap(), expected);
     }
 

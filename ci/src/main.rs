@@ -9,6 +9,7 @@ mod clippy;
 mod command;
 mod dependencies;
 mod docs;
+mod downloads;
 mod elf;
 mod engine;
 mod format;
@@ -25,7 +26,6 @@ mod sim;
 mod step;
 mod test;
 mod test_names;
-mod test_packages;
 mod workspace;
 
 use std::process::ExitCode;

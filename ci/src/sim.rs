@@ -16,7 +16,8 @@ const VARIABLE: &str = "GLOVEBOX_SIM_SEEDS";
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let seeds = std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT_SEED_COUNT.to_string());
     let mut cargo = workspace.cargo();
-    cargo.args(["test", "--quiet", "--locked", "--package", "engine", "--test", "simulation"]);
+    workspace.build()?;
+    cargo.args(["test", "--quiet", "--locked", "--workspace", "--test", "simulation"]);
     cargo.env(VARIABLE, &seeds);
     command::capture(&mut cargo, "simulating conversations")?;
     Ok(vec![format!("seeds: {seeds}")])

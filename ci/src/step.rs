@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Error, Result};
 
-use crate::report::{StepReport, Style};
+use crate::report::{StepReport, StepTimes, Style};
 use crate::workspace::Workspace;
 use crate::{
     bench, budget, clippy, dependencies, docs, format, fuzz, interrupt, layering, schema, sim, test,
@@ -31,8 +31,8 @@ pub(crate) enum Step {
 pub(crate) type Notes = Vec<String>;
 
 impl Step {
-    /// All steps in the order of a full run: the fastest first.
-    pub(crate) const ALL: [Self; 11] = [
+    /// The steps of a full run in their order: the fastest first.
+    pub(crate) const FULL_RUN: [Self; 10] = [
         Self::Format,
         Self::Layering,
         Self::Dependencies,
@@ -43,11 +43,13 @@ impl Step {
         Self::Test,
         Self::BenchShort,
         Self::Sim,
-        Self::Fuzz,
     ];
 
+    /// Steps that run only if they are named.
+    pub(crate) const ON_REQUEST: [Self; 1] = [Self::Fuzz];
+
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|step| step.name() == name)
+        Self::FULL_RUN.into_iter().chain(Self::ON_REQUEST).find(|step| step.name() == name)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -117,14 +119,19 @@ pub(crate) fn skipped(what: &str, why: Error) -> Result<Notes> {
 /// Runs all `steps` and reports each result. Continues after a failure; stops after an interrupt.
 pub(crate) fn run_all(workspace: &Workspace, steps: &[Step], style: Style) -> Result<ExitCode> {
     let mut report = StepReport::new(style);
+    if steps.contains(&Step::Test) {
+        workspace.start_downloads()?;
+    }
     for &step in steps {
         if interrupt::is_requested() {
             break;
         }
         let start = Instant::now();
         let result = step.run(workspace);
-        report.add(step.name(), result, start.elapsed())?;
+        let times = StepTimes { total: start.elapsed(), compiling: workspace.take_compile_time() };
+        report.add(step.name(), result, times)?;
     }
+    workspace.finish_downloads();
     report.summary(interrupt::is_requested())
 }
 
@@ -136,8 +143,7 @@ mod tests {
     fn contributors_guide_lists_all_steps_in_order() {
         let guide = include_str!("../../CONTRIBUTING.md");
         let rows = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        let listed: Vec<_> =
-            rows.map(|(name, _)| name).filter(|name| Step::from_name(name).is_some()).collect();
-        assert_eq!(listed, Step::ALL.map(Step::name));
+        let listed: Vec<_> = rows.filter_map(|(name, _)| Step::from_name(name)).collect();
+        assert_eq!(listed, [&Step::FULL_RUN[..], &Step::ON_REQUEST].concat());
     }
 }

@@ -20,8 +20,8 @@ pub(super) fn faults(page: &Path, text: &str) -> Vec<String> {
 
 /// Runs the tests of `glovebox` that compare the documentation with the program. `None` if they pass.
 pub(super) fn fault_of_program(workspace: &Workspace) -> Result<Option<String>> {
+    workspace.build()?;
     let mut cargo = workspace.cargo();
-    // All features of the workspace, as in the step `test`: otherwise this builds dependencies once more.
     cargo.args(["test", "--quiet", "--locked", "--workspace", "--bin", "glovebox", "documentation"]);
     let (status, output) =
         command::capture_with_status(&mut cargo, "comparing the documentation with glovebox")?;

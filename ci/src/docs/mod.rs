@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::command;
 use crate::report;
 use crate::step::Notes;
 use crate::workspace::Workspace;
@@ -78,7 +77,7 @@ fn faults_of_traces(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Stri
 fn run_cargo_doc(workspace: &Workspace) -> Result<()> {
     let mut cargo = workspace.cargo();
     cargo.args(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings");
-    command::stream(&mut cargo, "cargo doc")
+    workspace.compile(&mut cargo, "cargo doc")
 }
 
 #[cfg(test)]

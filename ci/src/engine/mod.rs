@@ -135,6 +135,11 @@ impl Drop for ContainerEngine {
     }
 }
 
+/// Makes the root file systems of the test images in `cache`, unless an earlier run has.
+pub(crate) fn make_images(cache: &Path) -> Result<()> {
+    TestImage::ALL.into_iter().try_for_each(|image| image.root(cache).map(drop))
+}
+
 /// Returns the first engine that answers: that of `DOCKER_HOST` or that of the default socket. `None` if neither does.
 fn find_engine() -> Option<Docker> {
     let named = std::env::var("DOCKER_HOST").ok().map(|host| Docker { host });

@@ -9,11 +9,11 @@ mod document;
 mod schemathesis;
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::command;
 use crate::scratch::ScratchFolder;
 use crate::step::{self, Notes};
 use crate::workspace::Workspace;
@@ -29,10 +29,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
         Ok(parts) => parts,
         Err(error) => return step::skipped("requests derived from the API's document", error),
     };
-    let mut build = workspace.cargo();
-    build.args(["build", "--locked", "--package", "action-server", "--bin", "action-server"]);
-    command::stream(&mut build, "building the action server")?;
-
+    workspace.build()?;
     let document: Value = serde_json::from_str(&workspace.read(DOCUMENT.as_ref())?)
         .with_context(|| format!("cannot parse {DOCUMENT}"))?;
     let file = scratch.path().join("openapi.json");
@@ -45,6 +42,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     Ok(vec![tested?])
 }
 
+/// Installs schemathesis in `cache`, unless an earlier run has.
+pub(crate) fn install(cache: &Path) -> Result<()> {
+    Schemathesis::install(cache).map(drop)
+}
+
 fn prepare(workspace: &Workspace, scratch: &ScratchFolder) -> Result<(Confinement, Schemathesis)> {
-    Ok((Confinement::new(&scratch.path().join("root"))?, Schemathesis::install(workspace)?))
+    Ok((Confinement::new(&scratch.path().join("root"))?, Schemathesis::install(&workspace.cache()?)?))
 }

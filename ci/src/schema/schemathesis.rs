@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::confinement::{IsolatedServer, KEY, KEY_HEADER};
 use crate::command;
 use crate::scratch::ScratchFolder;
-use crate::workspace::Workspace;
 
 /// All packages with their versions.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
@@ -30,8 +29,7 @@ pub(super) struct Schemathesis {
 
 impl Schemathesis {
     /// Installs schemathesis unless an earlier run has. Uses only binary packages, because builds would need more than Python.
-    pub(super) fn install(workspace: &Workspace) -> Result<Self> {
-        let cache = workspace.cache()?;
+    pub(super) fn install(cache: &Path) -> Result<Self> {
         // Binary packages depend on Python's version.
         let mut python = Command::new("python3");
         python.args(["-c", "import sys; print(sys.implementation.cache_tag)"]);
@@ -41,7 +39,7 @@ impl Schemathesis {
         if fs::read_to_string(&installed).is_ok_and(|installed| installed == REQUIREMENTS) {
             return Ok(Self { packages });
         }
-        let scratch = ScratchFolder::new_in(&cache)?;
+        let scratch = ScratchFolder::new_in(cache)?;
         let (list, target) = (scratch.path().join("requirements.txt"), scratch.path().join("packages"));
         fs::write(&list, REQUIREMENTS).with_context(|| format!("cannot write {}", list.display()))?;
         let mut pip = Command::new("python3");

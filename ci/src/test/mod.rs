@@ -2,19 +2,25 @@
 //!
 //! Without a container engine the tests that need one are skipped with a note. With `CI=true` that is a failure.
 
+pub(crate) mod packages;
+mod results;
+mod skipped;
+
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::command::{self, POLL_INTERVAL};
 use crate::engine::ContainerEngine;
 use crate::processes::{self, ProcessEntry};
 use crate::step::{self, Notes};
-use crate::test_packages;
-use crate::workspace::{Profile, Workspace};
+use crate::workspace::Workspace;
+use results::TestResults;
 
 /// Name of the program that tests must not leave running.
 const SERVER: &str = "action-server";
@@ -22,13 +28,18 @@ const SERVER: &str = "action-server";
 /// Variable with the path of `glovebox`, for tests and benchmarks.
 pub(crate) const PROGRAM_VARIABLE: &str = "GLOVEBOX_TEST_BINARY";
 
+/// Tests that run concurrently on each core. Most of them wait for containers, programs and timeouts: with one for each core, the
+/// cores are idle for two fifths of the time.
+const TESTS_PER_CORE: usize = 3;
+
 /// Time for terminated processes to exit before they count as left behind.
 const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
+    workspace.build()?;
     let before = servers()?;
     let (engine, mut notes) = find_engine(workspace)?;
-    let packages = match test_packages::install(workspace) {
+    let packages = match packages::install(&workspace.cache()?) {
         Ok(folder) => Some(folder),
         Err(error) => {
             notes.extend(step::skipped("the reference MCP servers", error)?);
@@ -39,11 +50,16 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let containers = engine.as_ref().map_or(Ok(Vec::new()), ContainerEngine::remaining_containers);
     drop(engine);
     let processes = servers_left(&before);
+    let (tests, results) = match tests {
+        Ok(results) => (Ok(()), results),
+        Err(error) => (Err(error), Notes::new()),
+    };
     combine_failures([
         tests,
         containers.and_then(|left| nothing_left("containers", &left)),
         processes.and_then(|left| nothing_left("processes", &left)),
     ])?;
+    notes.extend(results);
     Ok(notes)
 }
 
@@ -79,17 +95,54 @@ pub(crate) fn set_engine_variables(command: &mut Command, engine: Option<&Contai
     }
 }
 
-fn run_tests(workspace: &Workspace, engine: Option<&ContainerEngine>, packages: Option<&Path>) -> Result<()> {
-    let program = workspace.build_program(Profile::Debug)?; // once: otherwise each test would invoke cargo
+/// Runs the tests, and returns their number, those that were skipped, and slow ones.
+fn run_tests(
+    workspace: &Workspace,
+    engine: Option<&ContainerEngine>,
+    packages: Option<&Path>,
+) -> Result<Notes> {
     let mut tests = workspace.cargo();
-    let nextest =
+    let has_nextest =
         command::capture(workspace.cargo().args(["nextest", "--version"]), "looking for nextest").is_ok();
-    tests.args(if nextest { ["nextest", "run"].as_slice() } else { &["test"] });
+    if has_nextest {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        tests.args(["nextest", "run", "--test-threads", &(cores * TESTS_PER_CORE).to_string()]);
+    } else {
+        tests.arg("test");
+    }
+    let report = workspace.target.join("nextest/default/junit.xml");
+    let skipped = workspace.cache()?.join("skipped-tests");
+    for file in [&report, &skipped] {
+        remove(file)?;
+    }
     // Backtraces are off, because the end of a log may be all that is kept of a rare failure.
-    tests.args(["--workspace", "--locked"]).env(PROGRAM_VARIABLE, program).env("RUST_BACKTRACE", "0");
-    tests.envs(packages.map(|folder| (test_packages::VARIABLE, folder)));
+    tests
+        .args(["--workspace", "--locked"])
+        .env(PROGRAM_VARIABLE, workspace.program("glovebox"))
+        .env(skipped::LIST_VARIABLE, &skipped)
+        .env("RUST_BACKTRACE", "0");
+    tests.envs(packages.map(|folder| (packages::VARIABLE, folder)));
     set_engine_variables(&mut tests, engine);
-    command::stream(&mut tests, "running the tests")
+    command::stream(&mut tests, "running the tests")?;
+    let mut notes = Notes::new();
+    if has_nextest {
+        notes.extend(TestResults::read(&report)?.notes());
+    }
+    if skipped.exists() {
+        let list = fs::read_to_string(&skipped).context("cannot read the list of skipped tests")?;
+        notes.extend(skipped::notes(&list));
+    }
+    Ok(notes)
+}
+
+/// Removes a file of an earlier run, if there is one.
+fn remove(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", file.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn servers() -> Result<Vec<ProcessEntry>> {

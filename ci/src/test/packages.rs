@@ -9,10 +9,9 @@ use anyhow::{Context as _, Result};
 
 use crate::command;
 use crate::scratch::ScratchFolder;
-use crate::workspace::Workspace;
 
 /// Variable with the folder of the packages: it contains `node_modules` and `python`, an entry for Python's path.
-pub(crate) const VARIABLE: &str = "GLOVEBOX_TEST_PACKAGES";
+pub(super) const VARIABLE: &str = "GLOVEBOX_TEST_PACKAGES";
 
 const NODE_PACKAGES: [&str; 2] =
     ["@modelcontextprotocol/server-everything@2026.8.31", "socket.io-client@4.8.4"];
@@ -27,8 +26,7 @@ const PYTHON_PACKAGES: [&str; 7] = [
 ];
 
 /// Installs the packages unless an earlier run has, and returns their folder. Runs no installation scripts.
-pub(crate) fn install(workspace: &Workspace) -> Result<PathBuf> {
-    let cache = workspace.cache()?;
+pub(crate) fn install(cache: &Path) -> Result<PathBuf> {
     // Binary packages depend on Python's version.
     let mut python = Command::new("python3");
     python.args(["-c", "import sys; print(sys.implementation.cache_tag)"]);
@@ -38,7 +36,7 @@ pub(crate) fn install(workspace: &Workspace) -> Result<PathBuf> {
     if fs::read_to_string(marker(&folder)).is_ok_and(|installed| installed == expected) {
         return Ok(folder);
     }
-    let scratch = ScratchFolder::new_in(&cache)?;
+    let scratch = ScratchFolder::new_in(cache)?;
     let new = scratch.path().join("packages");
     fs::create_dir(&new).with_context(|| format!("cannot create {}", new.display()))?;
     let mut npm = Command::new("npm");
