@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
@@ -192,7 +193,9 @@ impl Drop for HostServer {
 
 fn client(roots: RootCertStore) -> reqwest::Client {
     let tls = tls::client(roots, &[b"http/1.1"]).unwrap();
-    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    // Shorter than the server keeps an idle connection: a request that meets the end of its connection fails.
+    let client = reqwest::Client::builder().pool_idle_timeout(Duration::from_secs(10));
+    let client = client.no_proxy().redirect(reqwest::redirect::Policy::none());
     client.tls_backend_preconfigured(tls).build().unwrap()
 }
 

@@ -39,7 +39,7 @@ use handshake::{HandshakeLimits, Handshakes};
 use unread_body::note_end;
 
 /// Timeout for the head of each request, so that idle and slow connections do not accumulate.
-const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time after which a connection is broken whose peer is silent, or does not read what is sent. Streams would otherwise stay
 /// open for peers that have vanished.

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::base_path::ReceivedUri;
 use crate::client_address::Client;
+use crate::connections::REQUEST_HEAD_TIMEOUT;
 use crate::error::ApiError;
 use crate::extract::parse_id;
 use crate::proxy::{self, Upgrade};
@@ -83,6 +84,8 @@ impl OtherHosts {
         let client = reqwest::Client::builder()
             .tls_backend_preconfigured(tls::client(tls::roots(), &[])?)
             .connect_timeout(CONNECT_TIMEOUT)
+            // A host closes idle connections, and a request that meets the end of its connection fails.
+            .pool_idle_timeout(REQUEST_HEAD_TIMEOUT / 2)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .http1_only() // for changes of the protocol

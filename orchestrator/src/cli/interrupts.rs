@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::AbortHandle;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::exit::INTERRUPTED;
 use crate::terminal_input::discard_typed_input;
@@ -13,8 +14,9 @@ pub(super) const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Stream of interrupts.
 pub(super) struct Interrupts {
-    signals: Signals,
-    forced_exit: AbortHandle,
+    /// Number of interrupts.
+    received: watch::Receiver<u32>,
+    _listener: AbortOnDropHandle<()>,
 }
 
 /// What SIGHUP does.
@@ -40,27 +42,30 @@ impl Interrupts {
     }
 
     pub(super) fn listen_with(hangup: Hangup) -> std::io::Result<Self> {
-        let forced_exit = tokio::spawn(force_exit(Signals::listen(hangup)?));
-        Ok(Self { signals: Signals::listen(hangup)?, forced_exit: forced_exit.abort_handle() })
+        // One listener: a signal that arrives while a second one is created would not reach it.
+        let signals = Signals::listen(hangup)?;
+        let (count, received) = watch::channel(0);
+        Ok(Self {
+            received,
+            _listener: AbortOnDropHandle::new(tokio::spawn(count_interrupts(signals, count))),
+        })
     }
 
     /// Waits for the next interrupt. Cancel-safe.
     pub(super) async fn next(&mut self) {
-        self.signals.next().await;
+        if self.received.changed().await.is_err() {
+            std::future::pending::<()>().await; // the program exits
+        }
     }
 }
 
-impl Drop for Interrupts {
-    fn drop(&mut self) {
-        self.forced_exit.abort();
+/// Counts interrupts. Exits a grace period after the second one, or at the third: a pipe that is not read blocks the task that
+/// writes to it, which then handles no interrupt.
+async fn count_interrupts(mut signals: Signals, count: watch::Sender<u32>) {
+    for _ in 0..2 {
+        signals.next().await;
+        count.send_modify(|count| *count += 1);
     }
-}
-
-/// Exits a grace period after the second interrupt, or at the third. A pipe that is not read blocks the task that writes to it,
-/// which then handles no interrupt.
-async fn force_exit(mut signals: Signals) {
-    signals.next().await;
-    signals.next().await;
     let _ = tokio::time::timeout(STOP_GRACE_PERIOD, signals.next()).await;
     discard_typed_input();
     std::process::exit(INTERRUPTED.into());

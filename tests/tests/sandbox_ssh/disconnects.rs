@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use engine::sandbox::Sandbox;
-use tests::sandbox_contract::faults;
 use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{
     Backend, CommandResult, OutputRecorder, command, command_result, id, remove, run, spec,
