@@ -1,4 +1,4 @@
-//! A PostgreSQL server of one test process, on a unix socket in a temporary folder.
+//! A PostgreSQL server on a unix socket in a temporary folder: of one test process, or of all processes of `cargo ci test`.
 //!
 //! Runs as the user `nobody` if the tests run as root, which PostgreSQL refuses. Stopped and removed on drop.
 
@@ -22,6 +22,12 @@ const NOBODY: u32 = 65_534;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Variable with the folder of a server that `cargo ci test` has started for all tests.
+pub const SHARED_SERVER_VARIABLE: &str = "GLOVEBOX_TEST_POSTGRES";
+
+/// Connections to a server for all tests.
+const SHARED_SERVER_CONNECTIONS: &str = "max_connections=500";
+
 /// Name of the superuser.
 pub const USER: &str = "glovebox";
 
@@ -33,7 +39,9 @@ const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
 
 /// A running server.
 pub struct PostgresServer {
-    folder: TempDir,
+    folder: PathBuf,
+    /// Removes the folder. `None` if another process started the server.
+    own_folder: Option<TempDir>,
     programs: PathBuf,
     port: u16,
     settings: Vec<String>,
@@ -41,14 +49,24 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Returns the server that the tests of this process share. `None`, and the test is skipped, if PostgreSQL is not installed.
+    /// Returns the server that all tests share, or those of this process without `cargo ci test`. `None`, and the test is skipped, if PostgreSQL is not installed.
     pub fn shared() -> Option<Arc<Self>> {
         static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap();
         if let Some(server) = shared.upgrade() {
             return Some(server);
         }
-        let server = Arc::new(Self::start()?);
+        let server = Arc::new(match std::env::var_os(SHARED_SERVER_VARIABLE) {
+            Some(folder) => Self {
+                folder: folder.into(),
+                own_folder: None,
+                programs: installed_programs()?,
+                port: DEFAULT_PORT,
+                settings: Vec::new(),
+                process: Mutex::new(None),
+            },
+            None => Self::start()?,
+        });
         *shared = Arc::downgrade(&server);
         Some(server)
     }
@@ -58,20 +76,25 @@ impl PostgresServer {
         Self::start_with(DEFAULT_PORT, |_| Vec::new())
     }
 
+    /// Starts a server for the tests of many processes. `None` if PostgreSQL is not installed.
+    pub fn start_for_many() -> Option<Self> {
+        find_programs()?;
+        Self::start_with(DEFAULT_PORT, |_| vec![SHARED_SERVER_CONNECTIONS.into()])
+    }
+
     /// Starts a server with additional settings. They may refer to files that `settings` creates in the server's folder. Without
     /// them the port is only part of the name of its socket.
     pub fn start_with(port: u16, settings: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
-        let Some(programs) = find_programs() else {
-            skip(Requirement::PostgreSql, format!("not found in {DEBIAN_FOLDER}"));
-            return None;
-        };
+        let programs = installed_programs()?;
         // In /tmp and not in TMPDIR, because the path of a socket must be short.
         let folder = tempfile::Builder::new().prefix("gbp").tempdir_in("/tmp").unwrap();
         if rustix::process::geteuid().is_root() {
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         }
         let settings = settings(folder.path());
-        let server = Self { folder, programs, port, settings, process: Mutex::new(None) };
+        let process = Mutex::new(None);
+        let (folder, own_folder) = (folder.path().to_owned(), Some(folder));
+        let server = Self { folder, own_folder, programs, port, settings, process };
         server.initialize();
         server.restart();
         Some(server)
@@ -89,7 +112,7 @@ impl PostgresServer {
     pub fn restart(&self) {
         let log = std::fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
         let mut postgres = self.program("postgres");
-        postgres.arg("-D").arg(self.path("data")).arg("-k").arg(self.folder.path());
+        postgres.arg("-D").arg(self.path("data")).arg("-k").arg(&self.folder);
         postgres.args(["-p", &self.port.to_string()]);
         // Nothing that it writes has to survive a power failure.
         for setting in ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=60"] {
@@ -122,15 +145,20 @@ impl PostgresServer {
     /// Creates an empty database and returns its name.
     pub fn create_database(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         self.execute("postgres", &format!("CREATE DATABASE {name}"));
         name
     }
 
     /// Returns the address of a database.
     pub fn address(&self, database: &str) -> String {
-        let (folder, port) = (self.folder.path().display(), self.port);
+        let (folder, port) = (self.folder.display(), self.port);
         format!("postgres:///{database}?host={folder}&port={port}&user={USER}")
+    }
+
+    /// Returns the folder of its socket and files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Returns the path of its socket.
@@ -149,12 +177,12 @@ impl PostgresServer {
         let mut psql = self.program("psql");
         psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]);
         psql.args(["--username", USER, "--dbname", database, "--command", sql]);
-        psql.args(["--port", &self.port.to_string()]).arg("--host").arg(self.folder.path()).output().unwrap()
+        psql.args(["--port", &self.port.to_string()]).arg("--host").arg(&self.folder).output().unwrap()
     }
 
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
-        command.current_dir(self.folder.path()).env_clear().env("LC_ALL", "C");
+        command.current_dir(&self.folder).env_clear().env("LC_ALL", "C");
         if rustix::process::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
@@ -162,7 +190,7 @@ impl PostgresServer {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     fn log(&self) -> String {
@@ -182,6 +210,15 @@ impl Drop for PostgresServer {
         let _ = process.kill();
         let _ = process.wait();
     }
+}
+
+/// Returns the folder with the programs. `None`, and the test is skipped, if PostgreSQL is not installed.
+fn installed_programs() -> Option<PathBuf> {
+    let programs = find_programs();
+    if programs.is_none() {
+        skip(Requirement::PostgreSql, format!("not found in {DEBIAN_FOLDER}"));
+    }
+    programs
 }
 
 /// Returns the folder with the programs of the newest installed version.
@@ -231,5 +268,14 @@ impl TestDatabase {
     /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+}
+
+/// Removes the database from a server that continues to run.
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        if self.server.own_folder.is_none() {
+            self.server.psql("postgres", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+        }
     }
 }

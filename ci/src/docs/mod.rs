@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::clippy;
 use crate::report;
 use crate::step::Notes;
 use crate::workspace::Workspace;
@@ -77,6 +78,7 @@ fn faults_of_traces(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Stri
 fn run_cargo_doc(workspace: &Workspace) -> Result<()> {
     let mut cargo = workspace.cargo();
     cargo.args(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings");
+    clippy::share_results(&mut cargo);
     workspace.compile(&mut cargo, "cargo doc")
 }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod packages;
 mod results;
+mod services;
 mod skipped;
 
 use std::fs;
@@ -21,6 +22,7 @@ use crate::processes::{self, ProcessEntry};
 use crate::step::{self, Notes};
 use crate::workspace::Workspace;
 use results::TestResults;
+use services::Services;
 
 /// Name of the program that tests must not leave running.
 const SERVER: &str = "action-server";
@@ -121,6 +123,8 @@ fn run_tests(
         .env(PROGRAM_VARIABLE, workspace.program("glovebox"))
         .env(skipped::LIST_VARIABLE, &skipped)
         .env("RUST_BACKTRACE", "0");
+    let services = Services::start(&workspace.program("services"))?;
+    tests.envs(services.variables().iter().cloned());
     tests.envs(packages.map(|folder| (packages::VARIABLE, folder)));
     set_engine_variables(&mut tests, engine);
     command::stream(&mut tests, "running the tests")?;
