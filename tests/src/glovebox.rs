@@ -319,9 +319,17 @@ fn build() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let folder = program.ancestors().skip(1).find(|folder| !folder.ends_with("deps")).unwrap();
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--locked", "--package", "orchestrator", "--bin", "glovebox"]);
+    // Selects all crates, as the tests do: otherwise cargo would compile the libraries with other features.
+    build.args(["build", "--quiet", "--locked", "--workspace", "--bin", "glovebox"]);
     build.args(folder.ends_with("release").then_some("--release"));
     build.arg("--target-dir").arg(folder.parent().unwrap());
+    // Build scripts of libraries watch these variables, which the test runner sets, and would run again.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            build.env_remove(&name);
+        }
+    }
     assert!(build.status().unwrap().success(), "building glovebox");
     folder.join("glovebox")
 }

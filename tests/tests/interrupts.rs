@@ -46,7 +46,7 @@ fn doctor_ends_with_130_when_interrupted() {
 #[test]
 fn omitted_output_is_reported_once_per_command() {
     let home = Home::new();
-    let flood = |name: &str| bash(&format!("yes | head -c 100000000; touch {name}"));
+    let flood = |name: &str| bash(&format!("yes | head -c 30000000; touch {name}"));
     let mut child = run(&home, &json!([flood("first"), finish()])).spawn().unwrap();
     // The output is not read meanwhile, so that the program falls behind.
     wait_until("all of it is printed", || home.workspace().join("first").exists());
