@@ -6,6 +6,7 @@ pub mod account_contract;
 pub mod glovebox;
 pub mod host_server;
 pub mod model_server;
+pub mod moto_server;
 pub mod own_engine;
 pub mod postgres;
 pub mod sandbox_contract;

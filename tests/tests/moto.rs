@@ -1,12 +1,12 @@
-//! A server of the S3 protocol in a separate process: moto, of PyPI.
+//! Blobs in a bucket of a server of the S3 protocol.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use reqwest::Url;
 use secrecy::SecretString;
 use storage::{BlobStore, S3Options};
+use tests::moto_server::{MotoServer, SHARED_SERVER_VARIABLE};
 use tests::store_contract::blobs::BlobPlace;
 use tests::tcp_proxy::TcpProxy;
 
@@ -14,50 +14,39 @@ use crate::pypi::packages;
 
 const REQUIREMENTS: &str = include_str!("../moto.txt");
 
-/// The start of the server's line with its address.
-const READY: &str = "Running on ";
-
 const AUTHORIZATION: &str =
     "AWS4-HMAC-SHA256 Credential=id/20261001/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 
-const BUCKET: &str = "bucket";
 const PREFIX: &str = "some/prefix";
 
-/// A running server with an empty bucket, behind a proxy. Stopped on drop.
+/// An empty bucket of a server, behind a proxy.
 pub(crate) struct Moto {
     url: Url,
+    bucket: String,
     proxy: TcpProxy,
     client: reqwest::Client,
-    process: Child,
+    /// `None` if all tests share the server.
+    _server: Option<MotoServer>,
 }
 
 impl Moto {
-    /// Starts the server. `None`, and the test is skipped, if it is not installed on a developer's machine.
+    /// Creates a bucket on the server of `cargo ci test`, or starts one. `None`, and the test is skipped, if it is not installed
+    /// on a developer's machine.
     pub(crate) async fn start() -> Option<Self> {
-        let packages = packages("moto", REQUIREMENTS, &[])?;
-        let mut process = Command::new("python3")
-            .args(["-m", "moto.server", "--host", "127.0.0.1", "--port", "0"])
-            .env("PYTHONPATH", packages)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let mut output = Vec::new();
-        let address = lines.find_map(|line| {
-            let address = line.split_once(READY).map(|(_, rest)| rest.trim().to_owned());
-            output.push(line);
-            address
-        });
-        // A full pipe would block the server.
-        std::thread::spawn(|| lines.for_each(drop));
-        let Some(address) = address else { panic!("moto ended before it was ready:\n{}", output.join("\n")) };
-        let url: Url = address.parse().unwrap();
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (url, server) = match std::env::var(SHARED_SERVER_VARIABLE) {
+            Ok(url) => (url, None),
+            Err(_) => {
+                let server = MotoServer::start(&packages("moto", REQUIREMENTS, &[])?).unwrap();
+                (server.url().to_owned(), Some(server))
+            }
+        };
+        let url: Url = url.parse().unwrap();
         let proxy = TcpProxy::to(url.port().unwrap()).await;
         let tls = tls::http_client("http").unwrap();
         let client = reqwest::Client::builder().tls_backend_preconfigured(tls).build().unwrap();
-        let moto = Self { url, proxy, client, process };
+        let bucket = format!("bucket-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let moto = Self { url, bucket, proxy, client, _server: server };
         moto.send(reqwest::Method::PUT, "", Vec::new()).await;
         Some(moto)
     }
@@ -75,7 +64,7 @@ impl Moto {
             ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
         ];
         S3Options {
-            bucket: BUCKET.to_owned(),
+            bucket: self.bucket.clone(),
             prefix: PREFIX.to_owned(),
             variables: variables.map(|(name, value)| (name, SecretString::from(value))).into(),
         }
@@ -83,7 +72,7 @@ impl Moto {
 
     /// Sends a request about the bucket or an object, and returns the body of the response. The server does not check signatures.
     async fn send(&self, method: reqwest::Method, object: &str, body: Vec<u8>) -> Vec<u8> {
-        let url = self.url.join(&format!("{BUCKET}{object}")).unwrap();
+        let url = self.url.join(&format!("{}{object}", self.bucket)).unwrap();
         let request = self.client.request(method, url).header("authorization", AUTHORIZATION);
         let response = request.body(body).send().await.unwrap();
         response.error_for_status().unwrap().bytes().await.unwrap().to_vec()
@@ -121,12 +110,5 @@ impl BlobPlace for Moto {
 
     fn set_available(&self, is_available: bool) {
         self.proxy.refuse(!is_available);
-    }
-}
-
-impl Drop for Moto {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

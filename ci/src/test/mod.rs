@@ -123,7 +123,7 @@ fn run_tests(
         .env(PROGRAM_VARIABLE, workspace.program("glovebox"))
         .env(skipped::LIST_VARIABLE, &skipped)
         .env("RUST_BACKTRACE", "0");
-    let services = Services::start(&workspace.program("services"))?;
+    let services = Services::start(&workspace.program("services"), packages)?;
     tests.envs(services.variables().iter().cloned());
     tests.envs(packages.map(|folder| (packages::VARIABLE, folder)));
     set_engine_variables(&mut tests, engine);

@@ -1,5 +1,5 @@
 //! Programs that the tests run, installed from npm and PyPI once and then cached in the target folder: reference MCP servers,
-//! clients of socket.io, of MCP and of OpenAI's API, the parser of metrics, and the generator of requests from an OpenAPI document.
+//! clients of socket.io, of MCP and of OpenAI's API, the parser of metrics, an S3 server, and the generator of requests from an OpenAPI document.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(super) const VARIABLE: &str = "GLOVEBOX_TEST_PACKAGES";
 
 const NODE_PACKAGES: [&str; 2] =
     ["@modelcontextprotocol/server-everything@2026.8.31", "socket.io-client@4.8.4"];
-const PYTHON_PACKAGES: [&str; 7] = [
+const PYTHON_PACKAGES: [&str; 10] = [
     "mcp-server-time==2026.10.19",
     "python-socketio==5.18.1",
     "aiohttp==3.14.5",
@@ -23,6 +23,9 @@ const PYTHON_PACKAGES: [&str; 7] = [
     "openai==3.57.0",
     "mcp==2.3.0",
     "prometheus_client==0.26.0",
+    "moto[s3]==5.2.5",
+    "flask==3.1.3",
+    "flask-cors==6.0.5",
 ];
 
 /// Installs the packages unless an earlier run has, and returns their folder. Runs no installation scripts.

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
+use super::packages;
+
 /// The running services.
 pub(super) struct Services {
     process: Child,
@@ -15,8 +17,9 @@ pub(super) struct Services {
 
 impl Services {
     /// Starts the services and waits until all are ready. Tests start their own for what is missing.
-    pub(super) fn start(program: &Path) -> Result<Self> {
+    pub(super) fn start(program: &Path, packages: Option<&Path>) -> Result<Self> {
         let mut command = Command::new(program);
+        command.envs(packages.map(|folder| (packages::VARIABLE, folder)));
         // Not in our process group: ^C must not end them before the tests.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let process = command.spawn().context("cannot start the services of the tests")?;

@@ -227,6 +227,14 @@ async fn new_conversation_has_its_provider_and_trigger() {
         (vec!["suggested_task".to_owned()], None)
     );
     assert_eq!(triggers("conversation_trigger=slack").await, (vec![], None));
+    // A conversation that gets an event between two pages moves to the first one.
+    for started in [&plain, &chosen] {
+        let id = started["conversation_id"].as_str().unwrap();
+        let is_at_its_end = |event: &Value| {
+            ["awaiting_user_input", "error"].map(Value::from).contains(&event["extras"]["agent_state"])
+        };
+        server.wait_for_event(id, is_at_its_end).await;
+    }
     let (first, next) = triggers("conversation_trigger=gui&limit=1").await;
     let second = triggers(&format!("conversation_trigger=gui&limit=1&page_id={}", next.unwrap())).await;
     assert_eq!((first, second), (vec!["gui".to_owned()], (vec!["gui".to_owned()], None)));

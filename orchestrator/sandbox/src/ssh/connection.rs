@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use russh::client::{Handle, Msg};
 use russh::{Channel, ChannelMsg, ChannelReadHalf, ChannelStream, ChannelWriteHalf};
 use tokio::sync::Semaphore;
@@ -73,12 +75,12 @@ impl Connection {
     }
 
     /// Runs a command line and collects its output.
-    pub(super) async fn run(
+    pub(super) fn run(
         self: &Arc<Self>,
         command: String,
         input: Bytes,
         limit: Duration,
-    ) -> Result<CommandOutput, SshError> {
+    ) -> BoxFuture<'_, Result<CommandOutput, SshError>> {
         let this = Arc::clone(self);
         self.run_detached(async move {
             let _permit = this.commands.acquire().await; // never closed
@@ -89,14 +91,13 @@ impl Connection {
                 .map_err(|_| SshError::timed_out(&this.destination, "a command", limit))?
                 .map_err(|error| SshError::unreachable(&this.destination, error))
         })
-        .await
     }
 
     /// Starts a command line and returns its standard streams.
-    pub(super) async fn exec_stream(
+    pub(super) fn exec_stream(
         self: &Arc<Self>,
         command: String,
-    ) -> Result<ChannelStream<Msg>, SshError> {
+    ) -> BoxFuture<'_, Result<ChannelStream<Msg>, SshError>> {
         let this = Arc::clone(self);
         self.run_detached(async move {
             let channel = this.open_session().await?;
@@ -104,14 +105,13 @@ impl Connection {
             started.map_err(|error| SshError::unreachable(&this.destination, error))?;
             Ok(channel.into_stream())
         })
-        .await
     }
 
     /// Opens an SSH subsystem. Returns [`SshError::ChannelRefused`] if the server does not have it.
-    pub(super) async fn subsystem(
+    pub(super) fn subsystem(
         self: &Arc<Self>,
         name: &'static str,
-    ) -> Result<ChannelStream<Msg>, SshError> {
+    ) -> BoxFuture<'_, Result<ChannelStream<Msg>, SshError>> {
         let this = Arc::clone(self);
         self.run_detached(async move {
             let mut channel = this.open_session().await?;
@@ -134,19 +134,20 @@ impl Connection {
                 }
             }
         })
-        .await
     }
 
     /// Opens a stream to a unix socket of the host. Returns [`SshError::ChannelRefused`] also if no process listens on
     /// it, since the protocol does not distinguish the two.
-    pub(super) async fn socket(self: &Arc<Self>, path: &str) -> Result<ChannelStream<Msg>, SshError> {
+    pub(super) fn socket(
+        self: &Arc<Self>,
+        path: &str,
+    ) -> BoxFuture<'_, Result<ChannelStream<Msg>, SshError>> {
         self.trigger_nodelay();
         let (this, path) = (Arc::clone(self), path.to_owned());
         self.run_detached(async move {
             let opened = timeout(CHANNEL_TIMEOUT, this.handle.channel_open_direct_streamlocal(path)).await;
             this.opened(opened, "a unix socket").map(Channel::into_stream)
         })
-        .await
     }
 
     /// Runs an empty command once: OpenSSH sets `TCP_NODELAY` only when a session runs a command.
@@ -192,15 +193,17 @@ impl Connection {
         }
     }
 
-    /// Runs an operation in a task that continues if the caller is dropped.
-    async fn run_detached<T: Send + 'static>(
+    /// Runs an operation in a task that continues if the caller is dropped. Boxed, because the compiler would otherwise prove in
+    /// each method of a provider again that the future of the operation is `Send`: half of this crate's compile time.
+    fn run_detached<T: Send + 'static>(
         &self,
         step: impl Future<Output = Result<T, SshError>> + Send + 'static,
-    ) -> Result<T, SshError> {
-        self.tasks
-            .spawn(step)
-            .await
-            .unwrap_or_else(|panic| Err(SshError::unreachable(&self.destination, panic)))
+    ) -> BoxFuture<'_, Result<T, SshError>> {
+        async move {
+            let ran = self.tasks.spawn(step).await;
+            ran.unwrap_or_else(|panic| Err(SshError::unreachable(&self.destination, panic)))
+        }
+        .boxed()
     }
 }
 

@@ -27,20 +27,23 @@ impl SharedConnection {
 
     /// Returns the open connection, or opens one. Bounded by the login timeout, plus the time in which the user confirms a
     /// host key.
-    pub(super) async fn get(&self) -> Result<Arc<Connection>, SshError> {
-        let opening = {
-            let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-            match current.as_ref().filter(|opening| is_reusable(opening)) {
-                Some(opening) => opening.clone(),
-                None => current.insert(self.open()).clone(),
-            }
-        };
-        opening.await
+    pub(super) fn get(&self) -> BoxFuture<'_, Result<Arc<Connection>, SshError>> {
+        async {
+            let opening = {
+                let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+                match current.as_ref().filter(|opening| is_reusable(opening)) {
+                    Some(opening) => opening.clone(),
+                    None => current.insert(self.open()).clone(),
+                }
+            };
+            opening.await
+        }
+        .boxed()
     }
 
     /// Opens a separate connection, for streams that would occupy the sessions of the shared one.
-    pub(super) async fn open_dedicated(&self) -> Result<Arc<Connection>, SshError> {
-        Connection::open(&resolve_hops(&self.config)?).await
+    pub(super) fn open_dedicated(&self) -> BoxFuture<'_, Result<Arc<Connection>, SshError>> {
+        async { Connection::open(&resolve_hops(&self.config)?).await }.boxed()
     }
 
     fn open(&self) -> PendingConnection {
