@@ -97,7 +97,7 @@ pub(crate) fn set_engine_variables(command: &mut Command, engine: Option<&Contai
     }
 }
 
-/// Runs the tests, and returns their number, those that were skipped, and slow ones.
+/// Runs the tests. The notes have their number, the skipped suites and slow tests.
 fn run_tests(
     workspace: &Workspace,
     engine: Option<&ContainerEngine>,

@@ -192,8 +192,8 @@ fn workspace() -> Result<PathBuf, Box<dyn Error>> {
     Ok(root.to_owned())
 }
 
-/// The folder `action-server` next to that of the outer profile, found from `<profile>/build/<crate>/out`: cargo passes a build
-/// script nothing closer.
+/// Returns the folder `action-server` of the target folder. It is found from `<profile>/build/<crate>/out`, because cargo does not
+/// pass the target folder to build scripts.
 fn nested_target_directory() -> Result<PathBuf, Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let build = out.ancestors().find(|folder| folder.file_name() == Some(OsStr::new("build")));
