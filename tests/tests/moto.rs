@@ -56,6 +56,11 @@ impl Moto {
         format!("http://127.0.0.1:{}", self.proxy.port())
     }
 
+    /// Returns the place of blobs in the bucket, as the program's configuration names it.
+    pub(crate) fn place(&self) -> String {
+        format!("s3://{}/{PREFIX}/", self.bucket)
+    }
+
     /// Returns options of a store in the bucket.
     fn options(&self) -> S3Options {
         let variables = [

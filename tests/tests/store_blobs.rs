@@ -163,9 +163,9 @@ mod command_line {
     async fn large_message_is_in_s3() {
         let Some(moto) = Moto::start().await else { return };
         let home = Home::new();
-        let endpoint = moto.endpoint();
+        let (endpoint, place) = (moto.endpoint(), moto.place());
         let environment = [
-            ("STORE_BLOBS", "s3://bucket/some/prefix/"),
+            ("STORE_BLOBS", place.as_str()),
             ("AWS_ENDPOINT_URL", endpoint.as_str()),
             ("AWS_ACCESS_KEY_ID", "id"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),

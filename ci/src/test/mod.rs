@@ -32,7 +32,7 @@ pub(crate) const PROGRAM_VARIABLE: &str = "GLOVEBOX_TEST_BINARY";
 
 /// Tests that run concurrently on each core. Most of them wait for containers, programs and timeouts: with one for each core, the
 /// cores are idle for two fifths of the time.
-const TESTS_PER_CORE: usize = 3;
+const TESTS_PER_CORE: usize = 2;
 
 /// Time for terminated processes to exit before they count as left behind.
 const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(5);

@@ -91,7 +91,7 @@ pub(super) fn enter(mounts: &[Mount]) -> Result<(), ConfineError> {
 fn clone_source(each: &Mount) -> Result<Option<OwnedFd>, ConfineError> {
     match &each.content {
         Content::ReadOnly(source) => match clone_tree(source) {
-            Err(_) if !source.exists() => Ok(None),
+            Err(_) if is_gone(&each.content) => Ok(None),
             cloned => cloned.map(Some),
         },
         Content::Writable(source) => clone_tree(source).map(Some),
@@ -111,9 +111,18 @@ fn mount_one(each: &Mount, source: Option<&OwnedFd>) -> Result<(), ConfineError>
             let Some(source) = source else { return Ok(()) };
             let status = fstat(source).map_err(failed("inspect a mount"))?;
             create(path, FileType::from_raw_mode(status.st_mode).is_dir())?;
-            attach(source, path)
+            match attach(source, path) {
+                // Removed since it was cloned: the kernel attaches no deleted file.
+                Err(_) if is_gone(&each.content) => Ok(()),
+                attached => attached,
+            }
         }
     }
+}
+
+/// Whether a read-only source does not exist any more, as a temporary file that the host has removed meanwhile.
+fn is_gone(content: &Content) -> bool {
+    matches!(content, Content::ReadOnly(source) if !source.exists())
 }
 
 fn mount_devices(devices: &[OwnedFd]) -> Result<(), ConfineError> {
