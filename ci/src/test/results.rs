@@ -25,7 +25,7 @@ const SLOW_TESTS: &[(&str, &str)] = &[
 /// What the report says.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct TestResults {
-    /// Number of tests that ran, including those that skipped themselves.
+    /// Number of tests that ran. Skipped tests are included.
     pub(super) count: usize,
     /// Tests without a reason in [`SLOW_TESTS`], and their times in seconds.
     pub(super) slow: Vec<(String, f64)>,

@@ -194,7 +194,7 @@ impl Connection {
     }
 
     /// Runs an operation in a task that continues if the caller is dropped. Boxed, because the compiler would otherwise prove in
-    /// each method of a provider again that the future of the operation is `Send`: half of this crate's compile time.
+    /// each method of a provider again that the future of the operation is `Send`: a third of this crate's compile time.
     fn run_detached<T: Send + 'static>(
         &self,
         step: impl Future<Output = Result<T, SshError>> + Send + 'static,
