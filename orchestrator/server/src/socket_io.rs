@@ -210,16 +210,15 @@ async fn send_events(
         let is_replayed = event.id.next().0 < stored;
         let awaits_confirmation = awaits_confirmation(state, id, &event).await;
         let message = to_message(state, id, &event, awaits_confirmation);
-        if !is_replayed && awaits_confirmation {
+        if awaits_confirmation {
             // Follows the state, as in V0: its page asks the user when it shows the action.
             awaiting = message;
             continue;
         }
         let (changed, sent) = if is_state_change(&event) { (message, None) } else { (None, message) };
-        let is_change = changed.is_some();
         last_state = changed.or(last_state);
-        let due = if is_replayed { None } else { last_state.take() };
-        let (before, after) = if is_change { (None, awaiting.take()) } else { (awaiting.take(), None) };
+        let (due, withheld) = if is_replayed { (None, None) } else { (last_state.take(), awaiting.take()) };
+        let (before, after) = if due.is_some() { (None, withheld) } else { (withheld, None) };
         for message in before.into_iter().chain(sent).chain(due).chain(after) {
             if !send(socket, &message).await {
                 return Ok(());

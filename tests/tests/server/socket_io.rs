@@ -171,12 +171,15 @@ async fn action_that_awaits_confirmation_follows_the_state() {
     let confirm = async {
         let confirmed = json!({"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}});
         let mut last = 0;
-        for _ in 0..ACTIONS {
+        for number in 0..ACTIONS {
             let asked = |event: &Value| {
                 is_state(event, "awaiting_user_confirmation") && event["id"].as_u64() > Some(last)
             };
             let events = server.wait_for_event(&id, asked).await;
             last = events.iter().rfind(|event| asked(event)).unwrap()["id"].as_u64().unwrap();
+            if number == 0 {
+                assert_action_follows_the_state_for_a_late_client(&server, &id).await;
+            }
             server.post(&format!("/api/conversations/{id}/events"), &confirmed).await;
         }
     };
@@ -192,6 +195,16 @@ async fn action_that_awaits_confirmation_follows_the_state() {
     }
     assert_eq!(asked, ACTIONS, "{received:#?}");
     server.terminate();
+}
+
+async fn assert_action_follows_the_state_for_a_late_client(server: &HostServer, id: &str) {
+    let (mut received, session) = server.connect_socket(&server.key, id).await;
+    let action = |received: &str| received.find(r#""confirmation_state":"awaiting_confirmation""#);
+    while action(&received).is_none() {
+        received += &server.request(Method::GET, &session).send().await.unwrap().text().await.unwrap();
+    }
+    let state = received.find(r#""agent_state":"awaiting_user_confirmation""#);
+    assert!(state.is_some() && state < action(&received), "{received}");
 }
 
 #[tokio::test]
