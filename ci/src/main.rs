@@ -18,6 +18,7 @@ mod interrupt;
 mod invocation;
 mod layering;
 mod metadata;
+mod packages;
 mod processes;
 mod report;
 mod schema;

