@@ -17,6 +17,7 @@ mod config;
 mod connection_guard;
 mod connectivity;
 mod error_name;
+mod history;
 mod models;
 mod openai;
 mod prices;

@@ -164,6 +164,11 @@ pub(crate) fn missing_features(model: &str) -> &'static [MissingFeature] {
     matching.max_by_key(|(prefix, _)| prefix.len()).map_or(&[], |(_, lacks)| *lacks)
 }
 
+/// Whether a model, named as in the configuration, belongs to the family with this prefix.
+pub(crate) fn is_of_family(model: &str, prefix: &str) -> bool {
+    has_part_with_prefix(&normalize(model), prefix)
+}
+
 /// Returns the last segment of a name in lower case, without a tag such as Ollama's, and with dashes as separators:
 /// `openrouter/anthropic/claude-3.5-haiku:beta` is `claude-3-5-haiku`.
 fn normalize(model: &str) -> String {

@@ -35,6 +35,7 @@ pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
         endpoint: Endpoint::new(config, &API, headers)?,
         parameters: parameters::build_parameters(config, is_thinking)?,
         max_tokens: Some(parameters::max_tokens(config)),
+        images_in_results: true,
     })
 }
 

@@ -17,6 +17,7 @@ use engine::llm::LlmErrorKind;
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 
+use crate::history::HistoryRefusal;
 pub(crate) use error_body::ErrorBody;
 
 /// The classification of an error response.
@@ -28,6 +29,8 @@ pub(crate) struct ClassifiedError {
     pub(crate) retry_after: Option<Duration>,
     /// The name of the optional parameter that the provider refuses.
     pub(crate) refused_parameter: Option<String>,
+    /// Why the provider refuses the history.
+    pub(crate) refused_history: Option<HistoryRefusal>,
 }
 
 pub(crate) fn classify(status: u16, headers: &HeaderMap, body: ErrorBody, now: Timestamp) -> ClassifiedError {
@@ -37,6 +40,7 @@ pub(crate) fn classify(status: u16, headers: &HeaderMap, body: ErrorBody, now: T
         kind: kind(status, &body),
         retry_after: retry_after::parse(headers, now),
         refused_parameter: body.refused_parameter(),
+        refused_history: phrases::refused_history(&body.text, &body.codes),
         message: body.message,
     }
 }

@@ -23,8 +23,10 @@ pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
     let endpoint = endpoint(config)?;
     // OpenAI itself, not a compatible server.
     let is_openai = endpoint.url.host_str() == Some("api.openai.com");
+    let encoder = Encoder::new(config);
     Ok(WireParts {
-        wire: Box::new(OpenAi { encoder: Encoder::new(config) }),
+        images_in_results: encoder.has_images_in_results(),
+        wire: Box::new(OpenAi { encoder }),
         parameters: build_parameters(config, is_openai)?,
         max_tokens: config.max_output_tokens,
         endpoint,

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::config::{ConfigError, LlmConfig, Provider};
+use crate::history::History;
 use crate::prices::{Prices, ReportedCost};
 use crate::retry::RetryPolicy;
 use crate::{anthropic, openai};
@@ -78,6 +79,8 @@ pub(crate) struct WireParts {
     pub(crate) parameters: Parameters,
     /// Requested maximum length of a response, in tokens. `None` if the provider chooses it.
     pub(crate) max_tokens: Option<u64>,
+    /// Whether results of tools can have images.
+    pub(crate) images_in_results: bool,
 }
 
 /// A model of a provider, called in the wire format that the configuration selects.
@@ -85,6 +88,7 @@ pub(crate) struct WireParts {
 pub struct ProviderLlm {
     model: String,
     wire: Box<dyn Wire>,
+    history: History,
     parameters: Parameters,
     exchange: HttpExchange,
     prices: Prices,
@@ -115,11 +119,13 @@ impl ProviderLlm {
     /// # Errors
     /// See [`ConfigError`].
     pub fn new(config: &LlmConfig) -> Result<Self, ConfigError> {
-        let WireParts { wire, endpoint, parameters, max_tokens } = parts(config)?;
+        let WireParts { wire, endpoint, parameters, max_tokens, images_in_results } = parts(config)?;
+        let history = History::new(config, &endpoint.address(), images_in_results);
         let exchange = HttpExchange::new(endpoint, config.timeouts, config.connection_guard.as_ref())?;
         Ok(Self {
             model: config.model.clone(),
             wire,
+            history,
             parameters,
             exchange,
             prices: Prices::new(config),
@@ -145,8 +151,8 @@ impl ProviderLlm {
         Err(LlmError { kind, detail, retry_after: None })
     }
 
-    /// Makes one attempt. If the provider refuses an optional parameter, repeats the request without it. Terminates, because
-    /// each repetition drops one more parameter.
+    /// Makes one attempt. If the provider refuses an optional parameter or reasoning of the history, repeats the request without it.
+    /// Terminates, because each repetition leaves out more.
     async fn attempt(
         &self,
         request: &LlmRequest,
@@ -155,8 +161,11 @@ impl ProviderLlm {
         loop {
             match self.send(request, on_progress).await {
                 Ok(completion) => return Ok(completion),
-                Err(Failure { error, refused_parameter }) => {
-                    if !refused_parameter.is_some_and(|name| self.parameters.drop_parameter(&name)) {
+                Err(Failure { error, refused_parameter, refused_history }) => {
+                    let is_changed = refused_parameter
+                        .is_some_and(|name| self.parameters.drop_parameter(&name))
+                        || refused_history.is_some_and(|refusal| self.history.learn(refusal, request));
+                    if !is_changed {
                         return Err(error);
                     }
                 }
@@ -169,12 +178,14 @@ impl ProviderLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, Failure> {
-        let mut body = self.wire.encode(request);
+        let mut body = self.wire.encode(&self.history.acceptable(request));
         self.parameters.add_to(&mut body);
         let started = Instant::now();
         let response = self.exchange.call(&body, self.wire.new_fold(), on_progress).await?;
         let latency = started.elapsed();
-        let decoded = self.wire.decode(response.body).map_err(|error| self.exchange.decode_failure(error))?;
+        let mut decoded =
+            self.wire.decode(response.body).map_err(|error| self.exchange.decode_failure(error))?;
+        self.history.complete(&mut decoded.response, request);
         let reported = ReportedCost { by_proxy: response.reported_cost, by_provider: decoded.reported_cost };
         let usage = match decoded.usage {
             Some(usage) => {

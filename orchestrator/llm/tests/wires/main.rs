@@ -9,3 +9,4 @@ mod log;
 mod openai;
 mod scene;
 mod server;
+mod strict;
