@@ -6,7 +6,7 @@
 
 /// Date of the table. Sources: the providers' model pages and migration guides (OpenAI, Anthropic, Google, Mistral,
 /// DeepSeek, Moonshot, Z.ai, MiniMax, xAI), the model lists of Ollama and LiteLLM, and OpenHands V0's `model_features`.
-pub(crate) const AS_OF: &str = "2026-11-23";
+pub(crate) const AS_OF: &str = "2026-11-26";
 
 /// A feature that a model lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,11 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("claude-sonnet-5", &[Sampling]),
     ("claude-haiku-5", &[Sampling]),
     ("claude-fable", &[Sampling]),
+    ("claude-mythos", &[Sampling]),
     // Google
+    ("gemini-3-6", &[Sampling]),
+    ("gemini-3-7", &[Sampling]),
+    ("gemini-3-8", &[Sampling]),
     ("codegemma", &[Calls, Vision]),
     ("gemma-2b", &[Calls, Vision]),
     ("gemma-7b", &[Calls, Vision]),
@@ -100,6 +104,8 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("deepseek-v3", &[Vision]),
     ("deepseek-r1", &[Calls, Vision]),
     ("deepseek-r1-0528", &[Calls, Vision, Stop]),
+    ("deepseek-v4", &[Vision]),
+    ("deepseek-v4-flash", &[]),
     ("deepseek-coder", &[Calls, Vision]),
     // Mistral
     ("codestral", &[Vision]),
@@ -115,9 +121,11 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("qwen3-coder", &[Vision]),
     ("qwen3-next", &[Vision]),
     ("qwq", &[Vision]),
-    // Moonshot. Of Kimi K2.5 the temperature is fixed.
+    // Moonshot. Of Kimi K2.5 and later the temperature is fixed.
     ("kimi-k2", &[Vision]),
     ("kimi-k2-5", &[Sampling]),
+    ("kimi-k2-6", &[Sampling]),
+    ("kimi-k3", &[Sampling]),
     ("moonshot-v1", &[Vision]),
     ("moonshot-v1-8k-vision", &[]),
     ("moonshot-v1-32k-vision", &[]),
@@ -126,6 +134,8 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("glm-4-5", &[Vision]),
     ("glm-4-6", &[Vision]),
     ("glm-4-7", &[Vision]),
+    ("glm-5", &[Vision]),
+    ("glm-5-3-flash", &[]),
     ("minimax-m1", &[Vision]),
     ("minimax-m2", &[Vision]),
     ("grok-3", &[Vision]),

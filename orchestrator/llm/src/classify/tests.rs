@@ -228,6 +228,50 @@ fn each_error_response_has_its_kind() {
     }
 }
 
+/// Reported in issues of agents and proxies, as of November 2026.
+#[test]
+fn texts_of_requests_that_are_too_long_are_known() {
+    for text in [
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)", // Moonshot
+        "Prompt exceeds max length",                                                            // Z.ai
+        "Prompt too long",                                                                      // Z.ai
+        "invalid params, context window exceeds limit (2013)",                                  // MiniMax
+        "InternalError.Algo.InvalidParameter: Range of input length should be [1, 202745]",     // DashScope
+        "Trying to keep the first 15857 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens", // LM Studio
+        "The number of tokens to keep from the initial prompt is greater than the context length.", // LM Studio
+        "Context size has been exceeded.", // LM Studio
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens", // TGI
+        "Requested generation length 1 is not possible! The provided prompt is 4309 tokens long, but the maximum supported sequence length is just 4096!", // SambaNova
+        "Unable to submit request because the input token count is 1100000 but the model only supports up to 1048576", // Vertex
+        "prompt too long; exceeded max context length by 100 tokens", // Ollama
+        "the input length exceeds the context length",                // Ollama
+        "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).", // SGLang
+    ] {
+        let body = serde_json::json!({ "error": { "message": text } }).to_string();
+        assert_eq!(classify_body(400, &body).kind, ContextWindowExceeded, "{text}");
+    }
+}
+
+#[test]
+fn refusals_of_a_history_have_a_reason() {
+    let reasoning = Some(HistoryRefusal::Reasoning);
+    for (text, refusal) in [
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", reasoning),
+        ("messages.3.content.0: The block is bound to a different conversation", reasoning),
+        ("Item 'rs_1' of type 'reasoning' was provided without its required following item.", reasoning),
+        (
+            "The reasoning_content in the thinking mode must be passed back to the API.",
+            Some(HistoryRefusal::NoReasoning),
+        ),
+        ("Invalid value", None),
+    ] {
+        let body = serde_json::json!({ "error": { "message": text } }).to_string();
+        assert_eq!(classify_body(400, &body).refused_history, refusal, "{text}");
+    }
+    let by_code = r#"{"error":{"message":"could not be verified","code":"invalid_encrypted_content"}}"#;
+    assert_eq!(classify_body(400, by_code).refused_history, reasoning);
+}
+
 #[test]
 fn message_is_human_readable() {
     for (body, message) in [
