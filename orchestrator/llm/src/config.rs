@@ -201,7 +201,9 @@ impl LlmConfig {
             Some(RESPONSES_PROVIDER) => Provider::OpenAiResponses,
             _ if self.model.starts_with("openai/responses/") => Provider::OpenAiResponses,
             None if own_name || self.model.starts_with("anthropic/") => Provider::Anthropic,
-            None if requires_responses(&self.model) && self.is_served_by_openai() => Provider::OpenAiResponses,
+            None if requires_responses(&self.model) && self.is_served_by_openai() => {
+                Provider::OpenAiResponses
+            }
             _ => Provider::OpenAi,
         }
     }
@@ -214,7 +216,9 @@ impl LlmConfig {
     fn is_served_by_openai(&self) -> bool {
         let Some(base) = self.configured_base_url() else { return true };
         let url = base.parse::<Url>().ok();
-        url.as_ref().and_then(Url::host_str).is_some_and(|host| hosts::is_openai(host) || hosts::is_azure(host))
+        url.as_ref()
+            .and_then(Url::host_str)
+            .is_some_and(|host| hosts::is_openai(host) || hosts::is_azure(host))
     }
 
     /// Returns the model's name as it is sent.

@@ -31,6 +31,10 @@ mod tests {
     fn sub_domains_belong_to_their_domain() {
         assert!(is_openai("api.openai.com") && is_openai("eu.api.openai.com"));
         assert!(is_azure("my.openai.azure.com") && is_azure("my.services.ai.azure.com"));
-        assert!(!is_openai("notapi.openai.com") && !is_openai("api.openai.com.evil.net") && !is_azure("azure.com"));
+        assert!(
+            !is_openai("notapi.openai.com")
+                && !is_openai("api.openai.com.evil.net")
+                && !is_azure("azure.com")
+        );
     }
 }

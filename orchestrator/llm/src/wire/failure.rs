@@ -17,6 +17,8 @@ pub(crate) struct Failure {
     pub(crate) error: LlmError,
     /// The name of the optional parameter that the provider refuses.
     pub(crate) refused_parameter: Option<String>,
+    /// Whether the provider requires the Responses API.
+    pub(crate) requires_responses: bool,
 }
 
 /// Creates the failures of one endpoint.
@@ -34,7 +36,11 @@ impl Failures {
 
     pub(crate) fn new_failure(&self, kind: LlmErrorKind, text: &str) -> Failure {
         let detail = self.secrets.detail(text);
-        Failure { error: LlmError { kind, detail, retry_after: None }, refused_parameter: None }
+        Failure {
+            error: LlmError { kind, detail, retry_after: None },
+            refused_parameter: None,
+            requires_responses: false,
+        }
     }
 
     /// Converts an error response.
@@ -49,6 +55,7 @@ impl Failures {
             self.new_failure(classified.kind, &format!("status {status}: {}", classified.message));
         failure.error.retry_after = classified.retry_after;
         failure.refused_parameter = classified.refused_parameter;
+        failure.requires_responses = classified.requires_responses;
         failure
     }
 

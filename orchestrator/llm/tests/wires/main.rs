@@ -7,5 +7,6 @@ mod anthropic;
 mod certificates;
 mod log;
 mod openai;
+mod responses;
 mod scene;
 mod server;
