@@ -39,6 +39,7 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("computer-use-preview", &[Sampling, Stop]),
     ("gpt-5", &[Sampling, Stop]),
     ("gpt-5-chat", &[Calls]),
+    ("gpt-6", &[Sampling, Stop]),
     ("gpt-4-0125", &[Vision]),
     ("gpt-4-0314", &[Vision]),
     ("gpt-4-0613", &[Vision]),
@@ -162,6 +163,30 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("llava", &[Calls]),
 ];
 
+/// Parts of the names of models that OpenAI serves with the Responses API only.
+const RESPONSES_PARTS: [&str; 3] = ["codex", "pro", "deep-research"];
+
+/// The first version of GPT that calls no tools in chat completions while it reasons.
+const RESPONSES_VERSION: (u32, u32) = (5, 4);
+
+/// Whether OpenAI serves a model, or its tool calls, with the Responses API only.
+pub(crate) fn requires_responses(model: &str) -> bool {
+    let name = normalize(model);
+    RESPONSES_PARTS.iter().any(|part| has_part_with_prefix(&name, part))
+        || gpt_version(model).is_some_and(|version| version >= RESPONSES_VERSION)
+}
+
+/// Returns the version of a GPT model: (5, 4) for `gpt-5.4-mini`, (6, 0) for `gpt-6-luna`. `None` for Azure's `gpt-35`, which is
+/// GPT-3.5.
+fn gpt_version(model: &str) -> Option<(u32, u32)> {
+    let name = model.to_lowercase();
+    let (_, version) = name.rsplit_once("gpt-")?;
+    let end = version.find(|character: char| !character.is_ascii_digit() && character != '.');
+    let mut numbers = version[..end.unwrap_or(version.len())].split('.');
+    let major = numbers.next()?.parse().ok().filter(|major| *major != 35)?;
+    Some((major, numbers.next().and_then(|minor| minor.parse().ok()).unwrap_or_default()))
+}
+
 /// Whether a model, named as in the configuration, is known to lack a feature.
 pub(crate) fn lacks(model: &str, feature: MissingFeature) -> bool {
     missing_features(model).contains(&feature)
@@ -227,6 +252,32 @@ mod tests {
             ("", &[]),
         ] {
             assert_eq!(missing_features(model), lacks, "{model}");
+        }
+    }
+
+    #[test]
+    fn models_that_require_the_responses_api_are_known() {
+        for (model, is_required) in [
+            ("gpt-5.4", true),
+            ("openai/GPT-5.5-2026-04-23", true),
+            ("gpt-5.10", true),
+            ("gpt-6-astra", true),
+            ("gpt-6.1-terra", true),
+            ("gpt-5-codex", true),
+            ("codex-mini-latest", true),
+            ("o3-pro-2025-06-10", true),
+            ("o4-mini-deep-research", true),
+            ("gpt-5", false),
+            ("gpt-5-2025-08-07", false),
+            ("gpt-5.2-mini", false),
+            ("gpt-4o-prod", false),
+            ("gpt-4.1", false),
+            ("gpt-35-turbo", false),
+            ("gpt-oss-120b", false),
+            ("o3", false),
+            ("", false),
+        ] {
+            assert_eq!(requires_responses(model), is_required, "{model}");
         }
     }
 

@@ -6,10 +6,10 @@ use engine::llm::{AssistantMessage, ProviderFields, Tool, ToolCall};
 use serde_json::{Map, Value};
 
 use super::{FINGERPRINT_CHARS, fingerprint};
-use crate::anthropic;
+use crate::{anthropic, responses};
 
 /// Fields of a message with its original blocks, in the format of the wire that received them.
-const ORIGINALS: [&str; 2] = [anthropic::CONTENT_FIELD, "openai_output"];
+const ORIGINALS: [&str; 2] = [anthropic::CONTENT_FIELD, responses::OUTPUT_FIELD];
 
 /// Maximum length of an id. OpenAI's chat completions accept 40 characters, all others more.
 const MAX_ID_CHARS: usize = 40;

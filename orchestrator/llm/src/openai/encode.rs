@@ -5,9 +5,9 @@
 use engine::llm::{AssistantMessage, ChatMessage, LlmRequest, MessagePart, Tool};
 use serde_json::{Map, Value, json};
 
-use crate::anthropic;
 use crate::config::LlmConfig;
 use crate::wire::NO_VISION;
+use crate::{anthropic, responses};
 
 #[derive(Debug)]
 pub(super) struct Encoder {
@@ -89,9 +89,12 @@ fn encode_part(part: &MessagePart) -> Value {
 /// Fields of a message that do not depend on the wire.
 const COMMON_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
 
-/// Encodes a message of the model without nulls, which strict servers reject, and without the fields of the other wire.
+/// Fields in which the other wires keep the original content of their messages.
+const FOREIGN_FIELDS: [&str; 2] = [anthropic::CONTENT_FIELD, responses::OUTPUT_FIELD];
+
+/// Encodes a message of the model without nulls, which strict servers reject, and without the fields of the other wires.
 fn assistant_message(message: &AssistantMessage) -> Value {
-    let is_foreign = message.provider_fields.0.contains_key(anthropic::CONTENT_FIELD);
+    let is_foreign = FOREIGN_FIELDS.iter().any(|field| message.provider_fields.0.contains_key(*field));
     let mut message = message.to_stored();
     message.retain(|key, value| !value.is_null() && (!is_foreign || COMMON_FIELDS.contains(&key.as_str())));
     Value::Object(message)
@@ -177,10 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn only_common_fields_of_the_other_wire_are_sent() {
-        let message = json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "anthropic_content": [] });
-        let encoded = encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(message))]);
-        assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
+    fn only_common_fields_of_the_other_wires_are_sent() {
+        for field in ["anthropic_content", "openai_output"] {
+            let message =
+                json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", (field): [] });
+            let encoded =
+                encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(message))]);
+            assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
+        }
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(crate) struct Failure {
     pub(crate) refused_parameter: Option<String>,
     /// Why the provider refuses the history.
     pub(crate) refused_history: Option<HistoryRefusal>,
+    /// Whether the provider requires the Responses API.
+    pub(crate) requires_responses: bool,
 }
 
 /// Creates the failures of one endpoint.
@@ -41,6 +43,7 @@ impl Failures {
             error: LlmError { kind, detail, retry_after: None },
             refused_parameter: None,
             refused_history: None,
+            requires_responses: false,
         }
     }
 
@@ -57,6 +60,7 @@ impl Failures {
         failure.error.retry_after = classified.retry_after;
         failure.refused_parameter = classified.refused_parameter;
         failure.refused_history = classified.refused_history;
+        failure.requires_responses = classified.requires_responses;
         failure
     }
 

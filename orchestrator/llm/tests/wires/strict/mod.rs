@@ -4,6 +4,7 @@
 
 mod chat;
 mod messages;
+mod responses;
 
 use engine::llm::{ChatMessage, Llm as _, LlmRequest, MessagePart, Tool};
 use llm::{LlmConfig, ProviderLlm};
@@ -13,6 +14,7 @@ use crate::scene;
 use crate::server::{Reply, Server};
 use chat::{ChatProvider, ChatRules};
 use messages::MessagesProvider;
+use responses::ResponsesProvider;
 
 /// Why a provider refuses a request.
 type Refusal = String;
@@ -144,6 +146,8 @@ async fn no_history_is_refused() {
         }
         let mut provider = MessagesProvider::new(seed);
         models.push(connect(move |body| provider.answer(body), "anthropic/claude-fable-5-2").await);
+        let mut provider = ResponsesProvider::new(seed);
+        models.push(connect(move |body| provider.answer(body), "openai/responses/gpt-6-luna").await);
         converse(&models, seed).await;
     }
 }
