@@ -215,10 +215,8 @@ impl LlmConfig {
 
     fn is_served_by_openai(&self) -> bool {
         let Some(base) = self.configured_base_url() else { return true };
-        let url = base.parse::<Url>().ok();
-        url.as_ref()
-            .and_then(Url::host_str)
-            .is_some_and(|host| hosts::is_openai(host) || hosts::is_azure(host))
+        let Ok(url) = base.parse::<Url>() else { return false };
+        url.host_str().is_some_and(|host| hosts::is_openai(host) || hosts::is_azure(host))
     }
 
     /// Returns the model's name as it is sent.

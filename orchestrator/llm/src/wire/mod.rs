@@ -1,8 +1,8 @@
 //! A call to a provider, independent of its wire format.
 //!
 //! Encodes the request, sends it, receives the response (streamed or not), decodes it and computes its cost, with retries.
-//! State between calls: the connections, the wire and the parameters that the provider refuses, and the ratio of its token counts to the
-//! estimates. Dropping a call closes its stream, which cancels it at the provider.
+//! State between calls: the connections, the wire and the parameters that the provider refuses, and the ratio of its token
+//! counts to the estimates. Dropping a call closes its stream, which cancels it at the provider.
 
 pub(crate) mod client;
 pub(crate) mod decoded;

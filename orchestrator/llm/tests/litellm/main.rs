@@ -41,6 +41,7 @@ async fn proxy_works_on_both_wires_and_its_errors_are_classified() {
     for (model, is_streamed, tokens, cost) in [
         ("openai/answering", true, (16, 5), Some(90)),
         ("openai/answering", false, (10, 20), Some(225)),
+        // The proxy neither streams its mocks with the Responses API, nor makes errors of them.
         ("openai/responses/answering", false, (36, 87), Some(768)),
         ("anthropic/answering", true, (2095, 503), None),
         ("anthropic/answering", false, (2095, 503), None),
@@ -52,7 +53,7 @@ async fn proxy_works_on_both_wires_and_its_errors_are_classified() {
         let millionths = completion.cost.map(|dollars| (dollars * 1e6).round());
         assert_eq!(millionths, cost.map(f64::from), "{model} {is_streamed}");
     }
-    for wire in ["openai", "openai/responses", "anthropic"] {
+    for wire in ["openai", "anthropic"] {
         for (name, kind) in [
             ("limited", LlmErrorKind::RateLimited),
             ("overflowing", LlmErrorKind::ContextWindowExceeded),
