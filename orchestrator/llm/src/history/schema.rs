@@ -138,7 +138,11 @@ fn restore(value: &mut Value, schema: &Value) -> bool {
             is_changed
         }
         Value::Array(list) => {
-            list.iter_mut().fold(false, |is_changed, item| restore(item, &schema["items"]) || is_changed)
+            let mut is_changed = false;
+            for item in list {
+                is_changed |= restore(item, &schema["items"]);
+            }
+            is_changed
         }
         _ => false,
     }

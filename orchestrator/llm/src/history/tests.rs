@@ -135,8 +135,7 @@ fn each_call_has_one_result_after_it() {
 #[test]
 fn empty_messages_are_left_out_and_users_messages_joined() {
     let empty = json!({ "content": " ", "reasoning_content": "hm" });
-    let messages =
-        vec![user("one"), user("two"), assistant(empty.clone()), user("three"), assistant(json!({}))];
+    let messages = vec![user("one"), user("two"), assistant(empty), user("three"), assistant(json!({}))];
     let joined = ChatMessage::User(vec![text_part("one"), text_part("two"), text_part("three")]);
     assert_eq!(sent("m", messages), [joined]);
     let search = json!({ "anthropic_content": [{ "type": "server_tool_use", "id": "s" }] });

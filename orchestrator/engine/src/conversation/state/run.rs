@@ -110,7 +110,7 @@ impl AgentRun {
         match (event.source, event.cause, &event.body) {
             // A tool call, not its outcome.
             (EventSource::Agent, None, EventBody::Action(Action::Condensation(_))) => {
-                self.uncondensed_steps = 0
+                self.uncondensed_steps = 0;
             }
             (EventSource::Agent, None, _) => {
                 self.uncondensed_steps = self.uncondensed_steps.saturating_add(1);
