@@ -5,25 +5,31 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use reqwest::Url;
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
 use crate::connection_guard::ConnectionGuard;
-use crate::models::{MissingFeature, lacks};
+use crate::hosts;
+use crate::models::{MissingFeature, lacks, requires_responses};
 use crate::retry::RetryPolicy;
 
 /// V0's default of `max_message_chars`.
 const DEFAULT_MAX_MESSAGE_CHARS: usize = 30_000;
 
+/// The `custom_llm_provider` that chooses the Responses API.
+const RESPONSES_PROVIDER: &str = "openai_responses";
+
 /// An `[llm]` section.
 #[derive(Debug, Clone)]
 pub struct LlmConfig {
-    /// The model. The prefixes with which V0's users choose the wire are not sent: `openai/`, `litellm_proxy/`, `ollama/`,
-    /// `ollama_chat/` and `anthropic/`.
+    /// The model. The prefixes with which V0's users choose the wire are not sent: `openai/responses/`, `openai/`,
+    /// `litellm_proxy/`, `ollama/`, `ollama_chat/` and `anthropic/`.
     pub model: String,
-    /// `anthropic` chooses Anthropic's wire regardless of the model's name, any other value OpenAI's.
+    /// Chooses the wire regardless of the model's name: `anthropic` Anthropic's messages, `openai_responses` OpenAI's
+    /// Responses API, any other value chat completions. `None` if the model's name and the host choose it.
     pub custom_llm_provider: Option<String>,
-    /// The URL to which `/chat/completions` or `/v1/messages` is appended, such as `https://api.openai.com/v1`,
+    /// The URL to which `/chat/completions`, `/responses` or `/v1/messages` is appended, such as `https://api.openai.com/v1`,
     /// `http://localhost:4000` or `https://api.anthropic.com`. `None` for the provider's own.
     pub base_url: Option<String>,
     /// The key, sent in the wire's header. `None` for servers that require none.
@@ -80,6 +86,7 @@ pub struct LlmConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Provider {
     OpenAi,
+    OpenAiResponses,
     Anthropic,
 }
 
@@ -185,20 +192,39 @@ impl LlmConfig {
         }
     }
 
-    /// Returns the provider. A `claude-…` without a prefix and a base URL is Anthropic's own API too.
+    /// Returns the provider. A `claude-…` without a prefix and a base URL is Anthropic's own API too. The models that need the
+    /// Responses API need it on OpenAI's hosts only: compatible servers with the same names may not have it.
     pub(crate) fn provider(&self) -> Provider {
         let own_name = self.model.starts_with("claude-") && self.configured_base_url().is_none();
         match self.custom_llm_provider.as_deref().filter(|name| !name.is_empty()) {
             Some("anthropic") => Provider::Anthropic,
+            Some(RESPONSES_PROVIDER) => Provider::OpenAiResponses,
+            _ if self.model.starts_with("openai/responses/") => Provider::OpenAiResponses,
             None if own_name || self.model.starts_with("anthropic/") => Provider::Anthropic,
+            None if requires_responses(&self.model) && self.is_served_by_openai() => {
+                Provider::OpenAiResponses
+            }
             _ => Provider::OpenAi,
         }
+    }
+
+    /// Returns the same configuration with the wire of the Responses API.
+    pub(crate) fn with_responses(&self) -> Self {
+        Self { custom_llm_provider: Some(RESPONSES_PROVIDER.to_owned()), ..self.clone() }
+    }
+
+    fn is_served_by_openai(&self) -> bool {
+        let Some(base) = self.configured_base_url() else { return true };
+        let Ok(url) = base.parse::<Url>() else { return false };
+        url.host_str().is_some_and(|host| hosts::is_openai(host) || hosts::is_azure(host))
     }
 
     /// Returns the model's name as it is sent.
     pub(crate) fn wire_model(&self) -> &str {
         let prefixes: &[&str] = match self.provider() {
-            Provider::OpenAi => &["openai/", "litellm_proxy/", "ollama/", "ollama_chat/"],
+            Provider::OpenAi | Provider::OpenAiResponses => {
+                &["openai/responses/", "openai/", "litellm_proxy/", "ollama/", "ollama_chat/"]
+            }
             Provider::Anthropic => &["anthropic/"],
         };
         prefixes.iter().find_map(|prefix| self.model.strip_prefix(prefix)).unwrap_or(&self.model)
@@ -210,7 +236,7 @@ impl LlmConfig {
             .map_or_else(|| !lacks(&self.model, MissingFeature::Vision), |is_disabled| !is_disabled)
     }
 
-    /// Returns the sampling parameters of both wires, null for those that the model is known to refuse.
+    /// Returns the sampling parameters, null for those that the model is known to refuse.
     pub(crate) fn sampling(&self) -> [(&'static str, Value); 3] {
         let is_supported = !lacks(&self.model, MissingFeature::Sampling);
         // If temperature and top_p exclude each other, the temperature is kept, as in V0.
@@ -261,6 +287,7 @@ mod tests {
     fn prefix_is_removed_when_it_chooses_the_wire() {
         for (written, sent) in [
             ("openai/gpt-4o", "gpt-4o"),
+            ("openai/responses/gpt-4o", "gpt-4o"),
             ("litellm_proxy/anthropic/claude", "anthropic/claude"),
             ("o3-mini-high", "o3-mini-high"),
             ("Qwen/Qwen3-32B", "Qwen/Qwen3-32B"),
@@ -274,7 +301,7 @@ mod tests {
 
     #[test]
     fn prefix_provider_and_bare_name_choose_the_wire() {
-        use Provider::{Anthropic, OpenAi};
+        use Provider::{Anthropic, OpenAi, OpenAiResponses};
         for (model, custom, base, provider, sent) in [
             ("anthropic/claude-x", None, None, Anthropic, "claude-x"),
             ("anthropic/claude-x", None, Some("http://h"), Anthropic, "claude-x"),
@@ -284,6 +311,15 @@ mod tests {
             ("my-model", Some("anthropic"), Some("http://h"), Anthropic, "my-model"),
             ("anthropic/claude-x", Some("openai"), Some("http://h"), OpenAi, "anthropic/claude-x"),
             ("gpt-4o", Some(""), None, OpenAi, "gpt-4o"),
+            ("gpt-5.4", None, None, OpenAiResponses, "gpt-5.4"),
+            ("openai/gpt-5.4", None, Some("https://eu.api.openai.com/v1"), OpenAiResponses, "gpt-5.4"),
+            ("gpt-5.4", None, Some("https://x.openai.azure.com"), OpenAiResponses, "gpt-5.4"),
+            ("gpt-5.4", None, Some("http://h"), OpenAi, "gpt-5.4"),
+            ("gpt-5.4", None, Some("not a url"), OpenAi, "gpt-5.4"),
+            ("gpt-5.4", Some("openai"), None, OpenAi, "gpt-5.4"),
+            ("gpt-5.2", None, None, OpenAi, "gpt-5.2"),
+            ("openai/responses/m", None, Some("http://h"), OpenAiResponses, "m"),
+            ("litellm_proxy/m", Some("openai_responses"), Some("http://h"), OpenAiResponses, "m"),
         ] {
             let config = LlmConfig {
                 custom_llm_provider: custom.map(str::to_owned),

@@ -1,7 +1,7 @@
 //! Calls to language models.
 //!
-//! [`ProviderLlm`] implements the engine's [`Llm`] with two wires: OpenAI's chat completions, which all compatible
-//! servers speak, and Anthropic's messages. [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] returns
+//! [`ProviderLlm`] implements the engine's [`Llm`] with three wires: OpenAI's chat completions, which all compatible
+//! servers speak, OpenAI's Responses API, and Anthropic's messages. [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] returns
 //! responses from a file, without a provider. [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] replays them.
 //! [`HttpAnalyzer`], [`InvariantAnalyzer`] and [`GraySwanAnalyzer`] request an action's risk from a service; they are here
 //! because they share the HTTP client.
@@ -17,10 +17,13 @@ mod config;
 mod connection_guard;
 mod connectivity;
 mod error_name;
+mod history;
+mod hosts;
 mod models;
 mod openai;
 mod prices;
 mod recording;
+mod responses;
 mod retry;
 mod router;
 mod scripted;

@@ -6,7 +6,7 @@
 
 /// Date of the table. Sources: the providers' model pages and migration guides (OpenAI, Anthropic, Google, Mistral,
 /// DeepSeek, Moonshot, Z.ai, MiniMax, xAI), the model lists of Ollama and LiteLLM, and OpenHands V0's `model_features`.
-pub(crate) const AS_OF: &str = "2026-11-23";
+pub(crate) const AS_OF: &str = "2026-11-26";
 
 /// A feature that a model lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,7 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("computer-use-preview", &[Sampling, Stop]),
     ("gpt-5", &[Sampling, Stop]),
     ("gpt-5-chat", &[Calls]),
+    ("gpt-6", &[Sampling, Stop]),
     ("gpt-4-0125", &[Vision]),
     ("gpt-4-0314", &[Vision]),
     ("gpt-4-0613", &[Vision]),
@@ -67,7 +68,11 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("claude-sonnet-5", &[Sampling]),
     ("claude-haiku-5", &[Sampling]),
     ("claude-fable", &[Sampling]),
+    ("claude-mythos", &[Sampling]),
     // Google
+    ("gemini-3-6", &[Sampling]),
+    ("gemini-3-7", &[Sampling]),
+    ("gemini-3-8", &[Sampling]),
     ("codegemma", &[Calls, Vision]),
     ("gemma-2b", &[Calls, Vision]),
     ("gemma-7b", &[Calls, Vision]),
@@ -100,6 +105,8 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("deepseek-v3", &[Vision]),
     ("deepseek-r1", &[Calls, Vision]),
     ("deepseek-r1-0528", &[Calls, Vision, Stop]),
+    ("deepseek-v4", &[Vision]),
+    ("deepseek-v4-flash", &[]),
     ("deepseek-coder", &[Calls, Vision]),
     // Mistral
     ("codestral", &[Vision]),
@@ -115,9 +122,11 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("qwen3-coder", &[Vision]),
     ("qwen3-next", &[Vision]),
     ("qwq", &[Vision]),
-    // Moonshot. Of Kimi K2.5 the temperature is fixed.
+    // Moonshot. Of Kimi K2.5 and later the temperature is fixed.
     ("kimi-k2", &[Vision]),
     ("kimi-k2-5", &[Sampling]),
+    ("kimi-k2-6", &[Sampling]),
+    ("kimi-k3", &[Sampling]),
     ("moonshot-v1", &[Vision]),
     ("moonshot-v1-8k-vision", &[]),
     ("moonshot-v1-32k-vision", &[]),
@@ -126,6 +135,8 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("glm-4-5", &[Vision]),
     ("glm-4-6", &[Vision]),
     ("glm-4-7", &[Vision]),
+    ("glm-5", &[Vision]),
+    ("glm-5-3-flash", &[]),
     ("minimax-m1", &[Vision]),
     ("minimax-m2", &[Vision]),
     ("grok-3", &[Vision]),
@@ -152,6 +163,30 @@ const TABLE: &[(&str, &[MissingFeature])] = &[
     ("llava", &[Calls]),
 ];
 
+/// Parts of the names of models that OpenAI serves with the Responses API only.
+const RESPONSES_PARTS: [&str; 3] = ["codex", "pro", "deep-research"];
+
+/// The first version of GPT that calls no tools in chat completions while it reasons.
+const RESPONSES_VERSION: (u32, u32) = (5, 4);
+
+/// Whether OpenAI serves a model, or its tool calls, with the Responses API only.
+pub(crate) fn requires_responses(model: &str) -> bool {
+    let name = normalize(model);
+    RESPONSES_PARTS.iter().any(|part| has_part_with_prefix(&name, part))
+        || gpt_version(model).is_some_and(|version| version >= RESPONSES_VERSION)
+}
+
+/// Returns the version of a GPT model: (5, 4) for `gpt-5.4-mini`, (6, 0) for `gpt-6-luna`. `None` for Azure's `gpt-35`, which is
+/// GPT-3.5.
+fn gpt_version(model: &str) -> Option<(u32, u32)> {
+    let name = model.to_lowercase();
+    let (_, version) = name.rsplit_once("gpt-")?;
+    let end = version.find(|character: char| !character.is_ascii_digit() && character != '.');
+    let mut numbers = version[..end.unwrap_or(version.len())].split('.');
+    let major = numbers.next()?.parse().ok().filter(|major| *major != 35)?;
+    Some((major, numbers.next().and_then(|minor| minor.parse().ok()).unwrap_or_default()))
+}
+
 /// Whether a model, named as in the configuration, is known to lack a feature.
 pub(crate) fn lacks(model: &str, feature: MissingFeature) -> bool {
     missing_features(model).contains(&feature)
@@ -162,6 +197,11 @@ pub(crate) fn missing_features(model: &str) -> &'static [MissingFeature] {
     let name = normalize(model);
     let matching = TABLE.iter().filter(|(prefix, _)| has_part_with_prefix(&name, prefix));
     matching.max_by_key(|(prefix, _)| prefix.len()).map_or(&[], |(_, lacks)| *lacks)
+}
+
+/// Whether a model, named as in the configuration, belongs to the family with this prefix.
+pub(crate) fn is_of_family(model: &str, prefix: &str) -> bool {
+    has_part_with_prefix(&normalize(model), prefix)
 }
 
 /// Returns the last segment of a name in lower case, without a tag such as Ollama's, and with dashes as separators:
@@ -212,6 +252,32 @@ mod tests {
             ("", &[]),
         ] {
             assert_eq!(missing_features(model), lacks, "{model}");
+        }
+    }
+
+    #[test]
+    fn models_that_require_the_responses_api_are_known() {
+        for (model, is_required) in [
+            ("gpt-5.4", true),
+            ("openai/GPT-5.5-2026-04-23", true),
+            ("gpt-5.10", true),
+            ("gpt-6-astra", true),
+            ("gpt-6.1-terra", true),
+            ("gpt-5-codex", true),
+            ("codex-mini-latest", true),
+            ("o3-pro-2025-06-10", true),
+            ("o4-mini-deep-research", true),
+            ("gpt-5", false),
+            ("gpt-5-2025-08-07", false),
+            ("gpt-5.2-mini", false),
+            ("gpt-4o-prod", false),
+            ("gpt-4.1", false),
+            ("gpt-35-turbo", false),
+            ("gpt-oss-120b", false),
+            ("o3", false),
+            ("", false),
+        ] {
+            assert_eq!(requires_responses(model), is_required, "{model}");
         }
     }
 

@@ -46,10 +46,7 @@ struct ListPrice {
 /// Whether the built-in price table has a model of exactly this name, with or without its provider in front. The first caller waits
 /// while the table is decoded.
 pub fn is_listed_model(model: &str) -> bool {
-    let (provider, name) = match model.split_once('/') {
-        Some((provider, name)) => (Some(provider), name),
-        None => (None, model),
-    };
+    let (provider, name) = split_provider(model);
     let providers = Calculator::bundled().providers();
     let mut providers = providers.filter(|listed| provider.is_none_or(|own| own == listed.id()));
     providers.any(|listed| listed.models().any(|model| model.id() == name))
@@ -126,10 +123,7 @@ impl Prices {
 fn look_up(model: &str, usage: &TokenUsage) -> ListPrice {
     let behind_proxy = PROXIES.into_iter().find_map(|proxy| model.strip_prefix(proxy));
     let name = behind_proxy.unwrap_or(model);
-    let (provider, name) = match name.split_once('/') {
-        Some((provider, name)) => (Some(provider), name),
-        None => (None, name),
-    };
+    let (provider, name) = split_provider(name);
     let counts = counts(usage);
     let mut request = PriceRequest::new(name, &counts);
     request.provider_id = provider;
@@ -143,6 +137,14 @@ fn look_up(model: &str, usage: &TokenUsage) -> ListPrice {
     ListPrice {
         cost: Some(price.total_price),
         context_window: window.and_then(|model| model.context_window()).unwrap_or_default(),
+    }
+}
+
+/// Splits the provider from a name. A `responses/` between them chooses the wire.
+fn split_provider(model: &str) -> (Option<&str>, &str) {
+    match model.split_once('/') {
+        Some((provider, name)) => (Some(provider), name.strip_prefix("responses/").unwrap_or(name)),
+        None => (None, model),
     }
 }
 
@@ -178,7 +180,13 @@ mod tests {
     #[test]
     fn price_is_found_by_configured_names() {
         let expected = Some(2.5 + 1.0); // GPT-4o: $2.50 a million in, $10 out
-        for model in ["gpt-4o", "openai/gpt-4o", "litellm_proxy/gpt-4o", "litellm_proxy/openai/gpt-4o"] {
+        for model in [
+            "gpt-4o",
+            "openai/gpt-4o",
+            "openai/responses/gpt-4o",
+            "litellm_proxy/gpt-4o",
+            "litellm_proxy/openai/gpt-4o",
+        ] {
             assert_eq!(cost(model), expected, "{model}");
         }
         assert_eq!(look_up("gpt-4o", &usage()).context_window, 128_000);

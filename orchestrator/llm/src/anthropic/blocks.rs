@@ -3,6 +3,8 @@
 use engine::llm::{AssistantMessage, ToolCall};
 use serde_json::{Value, json};
 
+use crate::history::parse_arguments;
+
 /// The provider field of a message with its original blocks, if its text and calls do not suffice to build them.
 pub(crate) const CONTENT_FIELD: &str = "anthropic_content";
 
@@ -52,26 +54,18 @@ fn call_block(call: &ToolCall) -> Value {
         "type": "tool_use",
         "id": call_id(&call.id),
         "name": call.name,
-        "input": input(&call.arguments),
+        "input": parse_arguments(&call.arguments),
     })
 }
 
 /// Returns an original block. The input of a call becomes an object, which Anthropic requires.
 fn with_valid_input(block: &Value) -> Value {
     let mut block = block.clone();
-    if let Some(input) = block.get("input").and_then(Value::as_str).map(input) {
-        block["input"] = input;
+    if text_field(&block, "type") == "tool_use" && !block["input"].is_object() {
+        let text = block["input"].as_str().map_or_else(|| block["input"].to_string(), str::to_owned);
+        block["input"] = parse_arguments(&text).into();
     }
     block
-}
-
-/// Parses arguments. If they are not an object, the input shows the model what it wrote.
-fn input(arguments: &str) -> Value {
-    match serde_json::from_str(arguments) {
-        Ok(Value::Object(input)) => Value::Object(input),
-        _ if is_blank(arguments) => json!({}),
-        _ => json!({ "malformed": arguments }),
-    }
 }
 
 fn text_field<'a>(value: &'a Value, key: &str) -> &'a str {

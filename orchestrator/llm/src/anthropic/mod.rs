@@ -19,6 +19,7 @@ use crate::wire::{StreamFold, Wire, WireParts};
 pub(crate) use blocks::CONTENT_FIELD;
 use encode::Encoder;
 use fold::AnthropicFold;
+use parameters::Thinking;
 
 const API: Api = Api { base: "https://api.anthropic.com", path: "v1/messages", key: ("x-api-key", "") };
 
@@ -28,13 +29,17 @@ const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 const INTERLEAVED_THINKING: (&str, &str) = ("anthropic-beta", "interleaved-thinking-2025-05-14");
 
 pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
-    let is_thinking = parameters::is_thinking_enabled(config)?;
-    let headers: &[_] = if is_thinking { &[VERSION, INTERLEAVED_THINKING] } else { &[VERSION] };
+    let thinking = Thinking::of(config)?;
+    let headers: &[_] = match thinking {
+        Thinking::Disabled | Thinking::Adaptive => &[VERSION],
+        Thinking::Configured | Thinking::Budget(_) => &[VERSION, INTERLEAVED_THINKING],
+    };
     Ok(WireParts {
         wire: Box::new(Anthropic { encoder: Encoder::new(config) }),
         endpoint: Endpoint::new(config, &API, headers)?,
-        parameters: parameters::build_parameters(config, is_thinking)?,
+        parameters: parameters::build_parameters(config, thinking)?,
         max_tokens: Some(parameters::max_tokens(config)),
+        images_in_results: true,
     })
 }
 

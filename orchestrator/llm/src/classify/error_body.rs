@@ -48,13 +48,28 @@ impl ErrorBody {
         }
     }
 
+    /// Finds the error in a successful response, or in an event of a stream. OpenAI's Responses API has it in the failed response,
+    /// or has no object around its fields.
+    pub(crate) fn find(value: &Value) -> Option<Self> {
+        let errors = [value.get("error"), value.pointer("/response/error")];
+        let error = errors.into_iter().flatten().find(|error| !error.is_null());
+        error.or_else(|| (value["type"] == "error").then_some(value)).map(Self::from_value)
+    }
+
+    /// Whether OpenAI serves the model, or its tool calls, with the Responses API only.
+    pub(crate) fn requires_responses(&self) -> bool {
+        self.text.contains("v1/responses")
+    }
+
     /// Returns the name of a refused parameter. OpenAI has it in `param`, Anthropic in the text, and a LiteLLM proxy in its own
     /// or the provider's text.
     pub(crate) fn refused_parameter(&self) -> Option<String> {
         let is_refusal =
             self.codes.iter().any(|code| code == "unsupported_parameter" || code == "unsupported_value");
         let named = is_refusal.then(|| self.param.clone()).flatten();
-        named.or_else(|| {
+        // OpenAI's error for a model that does not reason has no code.
+        let include = self.text.contains("encrypted content is not supported").then(|| "include".to_owned());
+        named.or(include).or_else(|| {
             ["unsupported parameter: '", "unsupported value: '", "does not support parameters: ['"]
                 .into_iter()
                 .find_map(|before| between(&self.text, before, '\''))

@@ -17,6 +17,7 @@ use engine::llm::LlmErrorKind;
 use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 
+use crate::history::HistoryRefusal;
 pub(crate) use error_body::ErrorBody;
 
 /// The classification of an error response.
@@ -28,6 +29,10 @@ pub(crate) struct ClassifiedError {
     pub(crate) retry_after: Option<Duration>,
     /// The name of the optional parameter that the provider refuses.
     pub(crate) refused_parameter: Option<String>,
+    /// Why the provider refuses the history.
+    pub(crate) refused_history: Option<HistoryRefusal>,
+    /// Whether the provider refuses chat completions for the model and names the Responses API instead.
+    pub(crate) requires_responses: bool,
 }
 
 pub(crate) fn classify(status: u16, headers: &HeaderMap, body: ErrorBody, now: Timestamp) -> ClassifiedError {
@@ -35,8 +40,10 @@ pub(crate) fn classify(status: u16, headers: &HeaderMap, body: ErrorBody, now: T
     let status = if status < 300 { body.status.unwrap_or(status) } else { status };
     ClassifiedError {
         kind: kind(status, &body),
-        retry_after: retry_after::parse(headers, now),
+        retry_after: retry_after::parse(headers, now).or_else(|| retry_after::parse_text(&body.text)),
         refused_parameter: body.refused_parameter(),
+        refused_history: phrases::refused_history(&body.text, &body.codes),
+        requires_responses: matches!(status, 400 | 404) && body.requires_responses(),
         message: body.message,
     }
 }
@@ -81,15 +88,23 @@ fn by_code(code: &str) -> Option<LlmErrorKind> {
         | "billing_not_active"
         | "insufficient_balance"
         | "budget_exceeded" => LlmErrorKind::OutOfCredit,
-        "content_filter" | "content_policy_violation" | "responsibleaipolicyviolation" => {
-            LlmErrorKind::ContentPolicy
-        }
+        "content_filter"
+        | "content_policy_violation"
+        | "image_content_policy_violation"
+        | "responsibleaipolicyviolation"
+        | "invalid_prompt" => LlmErrorKind::ContentPolicy,
         "rate_limit_exceeded" | "rate_limit_error" | "resource_exhausted" | "too_many_requests" => {
             LlmErrorKind::RateLimited
         }
-        "overloaded_error" | "overloaded" | "engine_overloaded" | "server_error" | "service_unavailable" => {
-            LlmErrorKind::Unavailable
-        }
+        "overloaded_error"
+        | "overloaded"
+        | "engine_overloaded"
+        | "server_is_overloaded"
+        | "slow_down"
+        | "server_error"
+        | "service_unavailable" => LlmErrorKind::Unavailable,
+        // The request's images, such as `image_too_large` and `invalid_image_url`, also in a stream with status 200.
+        code if code.contains("image") => LlmErrorKind::BadRequest,
         _ => return None,
     })
 }

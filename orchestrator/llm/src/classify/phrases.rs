@@ -5,6 +5,8 @@ use engine::llm::LlmErrorKind::{
     Unavailable, UnknownModel,
 };
 
+use crate::history::HistoryRefusal;
+
 /// Phrases in lower case; the first match decides. The names of LiteLLM's exceptions follow the other phrases of their kind,
 /// and generic kinds are last, because the error that a proxy wraps is the more precise one.
 const PHRASES: &[(&str, LlmErrorKind)] = &[
@@ -21,6 +23,23 @@ const PHRASES: &[(&str, LlmErrorKind)] = &[
     ("longer than the model's context length", ContextWindowExceeded),
     ("input tokens exceed the configured limit", ContextWindowExceeded),
     ("too many tokens:", ContextWindowExceeded), // Cohere; with a comma it is a rate limit of Bedrock
+    ("exceeded model token limit", ContextWindowExceeded), // Moonshot
+    ("prompt exceeds max length", ContextWindowExceeded), // Z.ai
+    ("prompt too long", ContextWindowExceeded),  // Z.ai, Ollama
+    ("context window exceeds limit", ContextWindowExceeded), // MiniMax
+    ("range of input length should be", ContextWindowExceeded), // DashScope
+    ("when context the overflows", ContextWindowExceeded), // LM Studio
+    ("greater than the context length", ContextWindowExceeded), // LM Studio
+    ("context size has been exceeded", ContextWindowExceeded), // LM Studio
+    ("`inputs` tokens + `max_new_tokens` must be", ContextWindowExceeded), // TGI
+    ("`inputs` must have less than", ContextWindowExceeded), // TGI
+    ("maximum supported sequence length", ContextWindowExceeded), // SambaNova
+    ("the input token count is", ContextWindowExceeded), // Vertex
+    ("exceeds the context length", ContextWindowExceeded), // Ollama
+    ("exceeds maximum context length", ContextWindowExceeded), // Ollama
+    ("exceeds the maximum allowed length", ContextWindowExceeded), // SGLang
+    ("exceeds the context window", ContextWindowExceeded), // OpenAI's responses
+    ("length of all messages is too long", ContextWindowExceeded), // Perplexity
     ("contextwindowexceedederror", ContextWindowExceeded),
     // Gemini's rate limit also says "exceeded your current quota", which is OpenAI's phrase for no credit.
     ("resource_exhausted", RateLimited),
@@ -66,6 +85,28 @@ pub(super) fn kind(status: u16, text: &str) -> Option<LlmErrorKind> {
         let missing = matches!(status, 400 | 404) && MISSING.iter().any(|phrase| text.contains(phrase));
         (missing && text.contains("model")).then_some(UnknownModel)
     })
+}
+
+/// Texts of a refused history, in lower case.
+const HISTORY: &[(&str, HistoryRefusal)] = &[
+    ("must be passed back", HistoryRefusal::NoReasoning), // DeepSeek
+    ("reasoning_content is missing", HistoryRefusal::NoReasoning), // Moonshot
+    ("signature` in `thinking`", HistoryRefusal::Reasoning), // Anthropic
+    ("signature in thinking block", HistoryRefusal::Reasoning),
+    ("thinking.signature: field required", HistoryRefusal::Reasoning),
+    ("bound to a different conversation", HistoryRefusal::Reasoning),
+    ("blocks in the latest assistant message cannot be modified", HistoryRefusal::Reasoning),
+    ("invalid_encrypted_content", HistoryRefusal::Reasoning), // OpenAI
+    ("without its required following item", HistoryRefusal::Reasoning),
+    ("without its required 'reasoning' item", HistoryRefusal::Reasoning),
+    ("item with id 'rs_", HistoryRefusal::Reasoning),
+    ("thought signature", HistoryRefusal::Reasoning), // Gemini
+];
+
+/// Returns why a provider refuses a history. `None` if it does not.
+pub(super) fn refused_history(text: &str, codes: &[String]) -> Option<HistoryRefusal> {
+    let is_named = |phrase: &str| text.contains(phrase) || codes.iter().any(|code| code == phrase);
+    HISTORY.iter().find(|(phrase, _)| is_named(phrase)).map(|(_, refusal)| *refusal)
 }
 
 /// Whether a text of the request is too long, as in `Invalid 'messages[1].content': string too long. …`. An error without a

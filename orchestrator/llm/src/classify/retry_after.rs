@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
 use reqwest::header::HeaderMap;
 
 /// Prefixes of headers: a LiteLLM proxy renames those of the provider behind it.
@@ -18,6 +18,13 @@ pub(super) fn parse(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
         let text = get("retry-after")?;
         parse_seconds(text, 1.0).or_else(|| duration_until(text, now))
     })
+}
+
+/// Parses the delay in OpenAI's texts, such as `please try again in 1.898s.` Errors within a stream have it only there.
+pub(super) fn parse_text(text: &str) -> Option<Duration> {
+    let (_, rest) = text.split_once("try again in ")?;
+    let delay = rest.split_whitespace().next()?.trim_end_matches('.');
+    delay.parse::<SignedDuration>().ok()?.try_into().ok()
 }
 
 fn parse_seconds(text: &str, unit: f64) -> Option<Duration> {

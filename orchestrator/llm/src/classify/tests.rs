@@ -228,6 +228,83 @@ fn each_error_response_has_its_kind() {
     }
 }
 
+/// Reported in issues of agents and proxies, as of November 2026.
+#[test]
+fn texts_of_requests_that_are_too_long_are_known() {
+    for text in [
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)", // Moonshot
+        "Prompt exceeds max length",                                                            // Z.ai
+        "Prompt too long",                                                                      // Z.ai
+        "invalid params, context window exceeds limit (2013)",                                  // MiniMax
+        "InternalError.Algo.InvalidParameter: Range of input length should be [1, 202745]",     // DashScope
+        "Trying to keep the first 15857 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens", // LM Studio
+        "The number of tokens to keep from the initial prompt is greater than the context length.", // LM Studio
+        "Context size has been exceeded.", // LM Studio
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens", // TGI
+        "Requested generation length 1 is not possible! The provided prompt is 4309 tokens long, but the maximum supported sequence length is just 4096!", // SambaNova
+        "Unable to submit request because the input token count is 1100000 but the model only supports up to 1048576", // Vertex
+        "prompt too long; exceeded max context length by 100 tokens", // Ollama
+        "the input length exceeds the context length",                // Ollama
+        "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).", // SGLang
+    ] {
+        let body = serde_json::json!({ "error": { "message": text } }).to_string();
+        assert_eq!(classify_body(400, &body).kind, ContextWindowExceeded, "{text}");
+    }
+}
+
+#[test]
+fn refusals_of_a_history_have_a_reason() {
+    let reasoning = Some(HistoryRefusal::Reasoning);
+    for (text, refusal) in [
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", reasoning),
+        ("messages.3.content.0: The block is bound to a different conversation", reasoning),
+        ("Item 'rs_1' of type 'reasoning' was provided without its required following item.", reasoning),
+        (
+            "The reasoning_content in the thinking mode must be passed back to the API.",
+            Some(HistoryRefusal::NoReasoning),
+        ),
+        ("Invalid value", None),
+    ] {
+        let body = serde_json::json!({ "error": { "message": text } }).to_string();
+        assert_eq!(classify_body(400, &body).refused_history, refusal, "{text}");
+    }
+    let by_code = r#"{"error":{"message":"could not be verified","code":"invalid_encrypted_content"}}"#;
+    assert_eq!(classify_body(400, by_code).refused_history, reasoning);
+}
+
+#[test]
+fn error_in_an_event_of_a_stream_has_its_kind() {
+    for (event, kind) in [
+        (r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#, Some(Unavailable)),
+        // OpenAI's Responses API
+        (
+            r#"{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"slow"}}}"#,
+            Some(RateLimited),
+        ),
+        (
+            r#"{"type":"response.failed","response":{"error":{"code":"server_error","message":"oops"}}}"#,
+            Some(Unavailable),
+        ),
+        (
+            r#"{"type":"response.failed","response":{"error":{"code":"image_too_large","message":"oops"}}}"#,
+            Some(BadRequest),
+        ),
+        (r#"{"type":"error","code":"invalid_prompt","message":"flagged","param":null}"#, Some(ContentPolicy)),
+        (
+            r#"{"type":"error","code":"context_length_exceeded","message":"too long"}"#,
+            Some(ContextWindowExceeded),
+        ),
+        (r#"{"type":"error","error":{"code":"insufficient_quota","message":"x"}}"#, Some(OutOfCredit)),
+        (r#"{"type":"response.completed","response":{"error":null}}"#, None),
+        (r#"{"error":null}"#, None),
+        (r#"["error"]"#, None),
+    ] {
+        let body = ErrorBody::find(&serde_json::from_str(event).unwrap());
+        let found = body.map(|body| classify(200, &HeaderMap::new(), body, Timestamp::UNIX_EPOCH).kind);
+        assert_eq!(found, kind, "{event}");
+    }
+}
+
 #[test]
 fn message_is_human_readable() {
     for (body, message) in [
@@ -253,6 +330,7 @@ fn refused_parameter_is_found_in_each_format() {
         assert_eq!(classify_body(400, body).refused_parameter.as_deref(), Some("temperature"));
     }
     for (message, name) in [
+        ("Encrypted content is not supported with this model.", "include"),
         ("`temperature` is deprecated for this model.", "temperature"),
         ("`temperature` and `top_p` cannot both be specified for this model.", "top_p"),
         ("top_k: Extra inputs are not permitted", "top_k"),
@@ -289,5 +367,33 @@ fn delay_is_parsed_from_each_format_of_the_header() {
         let headers = HeaderMap::from_iter([(HeaderName::from_static(header), value.parse().unwrap())]);
         let delay = classify(429, &headers, ErrorBody::parse(""), now).retry_after;
         assert_eq!(delay, milliseconds.map(Duration::from_millis), "{header}: {value}");
+    }
+}
+
+#[test]
+fn delay_is_parsed_from_the_text_when_no_header_has_it() {
+    for (text, milliseconds) in [
+        ("Rate limit reached for gpt-5.5. Please try again in 1.898s. Visit https://x", Some(1_898)),
+        ("Please try again in 28ms.", Some(28)),
+        ("Please try again in 6m0s.", Some(360_000)),
+        ("Please try again in a while.", None),
+        ("Please try again in ", None),
+    ] {
+        let delay = classify_body(429, &format!(r#"{{"error":{{"message":"{text}"}}}}"#)).retry_after;
+        assert_eq!(delay, milliseconds.map(Duration::from_millis), "{text}");
+    }
+}
+
+#[test]
+fn responses_api_is_required_when_the_refusal_names_it() {
+    let tools = "Function tools with reasoning_effort are not supported for gpt-5.5 in /v1/chat/completions. To use \
+                 function tools, use /v1/responses or set reasoning_effort to 'none'.";
+    let codex = "This model is only supported in v1/responses and not in v1/chat/completions.";
+    for (status, message, expected) in
+        [(400, tools, true), (404, codex, true), (429, codex, false), (400, "Unknown parameter: 'x'.", false)]
+    {
+        let body = format!(r#"{{"error":{{"message":"{message}","param":"reasoning_effort","code":null}}}}"#);
+        let classified = classify_body(status, &body);
+        assert_eq!(classified.requires_responses, expected, "{status} {message}");
     }
 }

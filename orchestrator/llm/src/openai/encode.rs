@@ -5,9 +5,9 @@
 use engine::llm::{AssistantMessage, ChatMessage, LlmRequest, MessagePart, Tool};
 use serde_json::{Map, Value, json};
 
-use crate::anthropic;
 use crate::config::LlmConfig;
 use crate::wire::NO_VISION;
+use crate::{anthropic, responses};
 
 #[derive(Debug)]
 pub(super) struct Encoder {
@@ -36,7 +36,7 @@ impl Encoder {
     }
 
     pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
-        let mut messages = self.messages(&request.messages);
+        let mut messages: Vec<Value> = request.messages.iter().map(|message| self.message(message)).collect();
         if self.cache_breakpoints {
             add_cache_breakpoints(&mut messages);
         }
@@ -47,35 +47,20 @@ impl Encoder {
         body
     }
 
-    fn messages(&self, messages: &[ChatMessage]) -> Vec<Value> {
-        let mut encoded = Vec::with_capacity(messages.len());
-        let mut images = Vec::new();
-        for message in messages {
-            if !matches!(message, ChatMessage::ToolResult { .. }) {
-                encoded.extend(take_image_message(&mut images));
-            }
-            encoded.push(match message {
-                ChatMessage::System(text) => json!({ "role": "system", "content": text }),
-                ChatMessage::User(parts) => json!({ "role": "user", "content": self.content(parts) }),
-                ChatMessage::Assistant(message) => assistant_message(message),
-                ChatMessage::ToolResult { call_id, name, parts } => {
-                    json!({ "role": "tool", "tool_call_id": call_id, "name": name, "content": self.result(parts, &mut images) })
-                }
-            });
-        }
-        encoded.extend(take_image_message(&mut images));
-        encoded
+    /// Whether results of tools keep their images, or the notes that replace them.
+    pub(super) fn has_images_in_results(&self) -> bool {
+        self.dialect == Dialect::Claude || !self.vision
     }
 
-    /// Encodes the content of a result. Images that it cannot hold follow the last result of the turn, because results must be
-    /// consecutive.
-    fn result(&self, parts: &[MessagePart], images: &mut Vec<Value>) -> Value {
-        if self.dialect == Dialect::Claude || !self.vision {
-            return self.content(parts);
+    fn message(&self, message: &ChatMessage) -> Value {
+        match message {
+            ChatMessage::System(text) => json!({ "role": "system", "content": text }),
+            ChatMessage::User(parts) => json!({ "role": "user", "content": self.content(parts) }),
+            ChatMessage::Assistant(message) => assistant_message(message),
+            ChatMessage::ToolResult { call_id, name, parts } => {
+                json!({ "role": "tool", "tool_call_id": call_id, "name": name, "content": self.content(parts) })
+            }
         }
-        let is_text = |part: &&MessagePart| matches!(part, MessagePart::Text(_));
-        images.extend(parts.iter().filter(|part| !is_text(part)).map(encode_part));
-        self.content(&parts.iter().filter(is_text).cloned().collect::<Vec<_>>())
     }
 
     /// Encodes parts. Text alone is sent as text, because not every server supports parts.
@@ -101,27 +86,17 @@ fn encode_part(part: &MessagePart) -> Value {
     }
 }
 
-/// Moves the images of results to a message of the user. `None` if there are none.
-fn take_image_message(images: &mut Vec<Value>) -> Option<Value> {
-    if images.is_empty() {
-        return None;
-    }
-    images.insert(0, json!({ "type": "text", "text": "Images of the results above:" }));
-    Some(json!({ "role": "user", "content": std::mem::take(images) }))
-}
-
 /// Fields of a message that do not depend on the wire.
 const COMMON_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
 
-/// Encodes a message of the model. Omits nulls, which strict servers reject, and adds an empty text to an empty message, which
-/// all servers reject. Omits the fields of the other wire.
+/// Fields in which the other wires keep the original content of their messages.
+const FOREIGN_FIELDS: [&str; 2] = [anthropic::CONTENT_FIELD, responses::OUTPUT_FIELD];
+
+/// Encodes a message of the model without nulls, which strict servers reject, and without the fields of the other wires.
 fn assistant_message(message: &AssistantMessage) -> Value {
-    let is_foreign = message.provider_fields.0.contains_key(anthropic::CONTENT_FIELD);
+    let is_foreign = FOREIGN_FIELDS.iter().any(|field| message.provider_fields.0.contains_key(*field));
     let mut message = message.to_stored();
     message.retain(|key, value| !value.is_null() && (!is_foreign || COMMON_FIELDS.contains(&key.as_str())));
-    if !message.contains_key("tool_calls") {
-        message.entry("content").or_insert_with(|| "".into());
-    }
     Value::Object(message)
 }
 
@@ -192,7 +167,6 @@ mod tests {
             ChatMessage::User(vec![text("one"), text("two")]),
             ChatMessage::Assistant(AssistantMessage::from_stored(message.clone())),
             result("a", vec![text("done")]),
-            ChatMessage::Assistant(AssistantMessage::default()),
         ];
         assert_eq!(
             encode(|_| (), messages),
@@ -201,26 +175,19 @@ mod tests {
                 { "role": "user", "content": "one\ntwo" },
                 { "role": "assistant", "thinking_blocks": [{ "signature": "s" }], "tool_calls": message["tool_calls"] },
                 { "role": "tool", "tool_call_id": "a", "name": "run", "content": "done" },
-                { "role": "assistant", "content": "" },
             ])
         );
     }
 
     #[test]
-    fn only_common_fields_of_the_other_wire_are_sent() {
-        let message = json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "anthropic_content": [] });
-        let encoded = encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(message))]);
-        assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
-    }
-
-    #[test]
-    fn images_of_results_follow_the_results() {
-        let messages = vec![result("a", vec![text("see"), image()]), result("b", vec![text("ok")])];
-        let encoded = encode(|_| (), messages);
-        assert_eq!(encoded[0]["content"], "see");
-        assert_eq!(encoded[1]["tool_call_id"], "b");
-        assert_eq!(encoded[2]["role"], "user");
-        assert_eq!(encoded[2]["content"][1], image_part());
+    fn only_common_fields_of_the_other_wires_are_sent() {
+        for field in ["anthropic_content", "openai_output"] {
+            let message =
+                json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", (field): [] });
+            let encoded =
+                encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(message))]);
+            assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
+        }
     }
 
     #[test]

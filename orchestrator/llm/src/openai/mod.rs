@@ -9,6 +9,7 @@ use engine::llm::LlmRequest;
 use serde_json::{Map, Value};
 
 use crate::config::{ConfigError, LlmConfig};
+use crate::hosts;
 use crate::wire::decoded::{DecodeError, Decoded};
 use crate::wire::endpoint::{Api, Endpoint};
 use crate::wire::{StreamFold, Wire, WireParts};
@@ -22,9 +23,11 @@ const API: Api =
 pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
     let endpoint = endpoint(config)?;
     // OpenAI itself, not a compatible server.
-    let is_openai = endpoint.url.host_str() == Some("api.openai.com");
+    let is_openai = endpoint.url.host_str().is_some_and(hosts::is_openai);
+    let encoder = Encoder::new(config);
     Ok(WireParts {
-        wire: Box::new(OpenAi { encoder: Encoder::new(config) }),
+        images_in_results: encoder.has_images_in_results(),
+        wire: Box::new(OpenAi { encoder }),
         parameters: build_parameters(config, is_openai)?,
         max_tokens: config.max_output_tokens,
         endpoint,

@@ -27,6 +27,12 @@ pub(crate) enum DecodeError {
     /// A response of Anthropic without content.
     #[error("the response has no content")]
     NoContent,
+    /// A response of OpenAI's Responses API without output.
+    #[error("the response has no output")]
+    NoOutput,
+    /// A response of OpenAI's Responses API that failed or was cancelled, without an error.
+    #[error("the response failed without an error")]
+    Failed,
     /// The provider has removed the content.
     #[error("the response was filtered")]
     Filtered,

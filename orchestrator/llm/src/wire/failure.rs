@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 
 use crate::classify::{ErrorBody, classify};
+use crate::history::HistoryRefusal;
 use crate::secrets::Secrets;
 use crate::wire::endpoint::Endpoint;
 
@@ -17,6 +18,10 @@ pub(crate) struct Failure {
     pub(crate) error: LlmError,
     /// The name of the optional parameter that the provider refuses.
     pub(crate) refused_parameter: Option<String>,
+    /// Why the provider refuses the history.
+    pub(crate) refused_history: Option<HistoryRefusal>,
+    /// Whether the provider requires the Responses API.
+    pub(crate) requires_responses: bool,
 }
 
 /// Creates the failures of one endpoint.
@@ -34,7 +39,12 @@ impl Failures {
 
     pub(crate) fn new_failure(&self, kind: LlmErrorKind, text: &str) -> Failure {
         let detail = self.secrets.detail(text);
-        Failure { error: LlmError { kind, detail, retry_after: None }, refused_parameter: None }
+        Failure {
+            error: LlmError { kind, detail, retry_after: None },
+            refused_parameter: None,
+            refused_history: None,
+            requires_responses: false,
+        }
     }
 
     /// Converts an error response.
@@ -49,6 +59,8 @@ impl Failures {
             self.new_failure(classified.kind, &format!("status {status}: {}", classified.message));
         failure.error.retry_after = classified.retry_after;
         failure.refused_parameter = classified.refused_parameter;
+        failure.refused_history = classified.refused_history;
+        failure.requires_responses = classified.requires_responses;
         failure
     }
 

@@ -45,6 +45,12 @@ impl HttpExchange {
         Ok(Self { client, endpoint, failures, timeouts })
     }
 
+    /// Creates an exchange with another endpoint of the same host.
+    pub(crate) fn with_endpoint(&self, endpoint: Endpoint) -> Self {
+        let failures = Failures::new(&endpoint);
+        Self { client: self.client.clone(), endpoint, failures, timeouts: self.timeouts }
+    }
+
     /// Returns the URL of requests.
     pub(crate) fn url(&self) -> &Url {
         &self.endpoint.url
@@ -71,7 +77,9 @@ impl HttpExchange {
             DecodeError::NotAnObject
             | DecodeError::NoChoices
             | DecodeError::NoMessage
-            | DecodeError::NoContent => LlmErrorKind::Malformed,
+            | DecodeError::NoContent
+            | DecodeError::NoOutput => LlmErrorKind::Malformed,
+            DecodeError::Failed => LlmErrorKind::Unavailable,
         };
         self.failures.new_failure(kind, &error.to_string())
     }

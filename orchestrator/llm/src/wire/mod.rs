@@ -1,8 +1,8 @@
 //! A call to a provider, independent of its wire format.
 //!
 //! Encodes the request, sends it, receives the response (streamed or not), decodes it and computes its cost, with retries.
-//! State between calls: the connections, the parameters that the provider refuses, and the ratio of its token counts to the
-//! estimates. Dropping a call closes its stream, which cancels it at the provider.
+//! State between calls: the connections, the wire and the parameters that the provider refuses, and the ratio of its token
+//! counts to the estimates. Dropping a call closes its stream, which cancels it at the provider.
 
 pub(crate) mod client;
 pub(crate) mod decoded;
@@ -14,6 +14,7 @@ pub(crate) mod merge;
 pub(crate) mod parameters;
 mod progress;
 mod response;
+mod selection;
 mod token_estimator;
 
 use std::fmt;
@@ -28,13 +29,13 @@ use tracing::Instrument as _;
 use crate::config::{ConfigError, LlmConfig, Provider};
 use crate::prices::{Prices, ReportedCost};
 use crate::retry::RetryPolicy;
-use crate::{anthropic, openai};
+use crate::{anthropic, openai, responses};
 use decoded::{DecodeError, Decoded};
 use endpoint::Endpoint;
 use failure::Failure;
-use http_exchange::HttpExchange;
 use parameters::Parameters;
 pub(crate) use progress::ProgressBuffer;
+use selection::{WireClient, WireSelection};
 use token_estimator::TokenEstimator;
 
 /// Replaces an image that is not sent.
@@ -78,15 +79,15 @@ pub(crate) struct WireParts {
     pub(crate) parameters: Parameters,
     /// Requested maximum length of a response, in tokens. `None` if the provider chooses it.
     pub(crate) max_tokens: Option<u64>,
+    /// Whether results of tools can have images.
+    pub(crate) images_in_results: bool,
 }
 
 /// A model of a provider, called in the wire format that the configuration selects.
 #[derive(Debug)]
 pub struct ProviderLlm {
     model: String,
-    wire: Box<dyn Wire>,
-    parameters: Parameters,
-    exchange: HttpExchange,
+    wires: WireSelection,
     prices: Prices,
     retry: RetryPolicy,
     max_tokens: Option<u64>,
@@ -105,6 +106,7 @@ fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
     config.validate()?;
     match config.provider() {
         Provider::OpenAi => openai::parts(config),
+        Provider::OpenAiResponses => responses::parts(config),
         Provider::Anthropic => anthropic::parts(config),
     }
 }
@@ -115,13 +117,10 @@ impl ProviderLlm {
     /// # Errors
     /// See [`ConfigError`].
     pub fn new(config: &LlmConfig) -> Result<Self, ConfigError> {
-        let WireParts { wire, endpoint, parameters, max_tokens } = parts(config)?;
-        let exchange = HttpExchange::new(endpoint, config.timeouts, config.connection_guard.as_ref())?;
+        let (wires, max_tokens) = WireSelection::new(config)?;
         Ok(Self {
             model: config.model.clone(),
-            wire,
-            parameters,
-            exchange,
+            wires,
             prices: Prices::new(config),
             retry: config.retry,
             max_tokens,
@@ -131,7 +130,7 @@ impl ProviderLlm {
 
     /// Returns the URL of requests.
     pub(crate) fn url(&self) -> &Url {
-        self.exchange.url()
+        self.wires.current().exchange.url()
     }
 
     /// Rejects a request that clearly exceeds the context window.
@@ -145,18 +144,24 @@ impl ProviderLlm {
         Err(LlmError { kind, detail, retry_after: None })
     }
 
-    /// Makes one attempt. If the provider refuses an optional parameter, repeats the request without it. Terminates, because
-    /// each repetition drops one more parameter.
+    /// Makes one attempt. If the provider refuses an optional parameter or reasoning of the history, repeats the request without it;
+    /// if it refuses chat completions, with the Responses API. Terminates, because each repetition leaves out more, or changes the
+    /// wire, which it does once.
     async fn attempt(
         &self,
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
         loop {
-            match self.send(request, on_progress).await {
+            let client = self.wires.current();
+            match self.send(client, request, on_progress).await {
                 Ok(completion) => return Ok(completion),
-                Err(Failure { error, refused_parameter }) => {
-                    if !refused_parameter.is_some_and(|name| self.parameters.drop_parameter(&name)) {
+                Err(Failure { requires_responses: true, .. }) if self.wires.require_responses(client) => {}
+                Err(Failure { error, refused_parameter, refused_history, .. }) => {
+                    let is_changed = refused_parameter
+                        .is_some_and(|name| client.parameters.drop_parameter(&name))
+                        || refused_history.is_some_and(|refusal| client.history.learn(refusal, request));
+                    if !is_changed {
                         return Err(error);
                     }
                 }
@@ -166,15 +171,18 @@ impl ProviderLlm {
 
     async fn send(
         &self,
+        client: &WireClient,
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, Failure> {
-        let mut body = self.wire.encode(request);
-        self.parameters.add_to(&mut body);
+        let WireClient { wire, history, parameters, exchange } = client;
+        let mut body = wire.encode(&history.acceptable(request));
+        parameters.add_to(&mut body);
         let started = Instant::now();
-        let response = self.exchange.call(&body, self.wire.new_fold(), on_progress).await?;
+        let response = exchange.call(&body, wire.new_fold(), on_progress).await?;
         let latency = started.elapsed();
-        let decoded = self.wire.decode(response.body).map_err(|error| self.exchange.decode_failure(error))?;
+        let mut decoded = wire.decode(response.body).map_err(|error| exchange.decode_failure(error))?;
+        history.complete(&mut decoded.response, request);
         let reported = ReportedCost { by_proxy: response.reported_cost, by_provider: decoded.reported_cost };
         let usage = match decoded.usage {
             Some(usage) => {

@@ -16,15 +16,25 @@ pub(crate) type OptionalParameter = Vec<ParameterForm>;
 /// A form of a parameter.
 #[derive(Debug, Clone)]
 pub(crate) struct ParameterForm {
-    /// The name with which a provider refuses it.
-    name: &'static str,
+    /// The names with which providers refuse it.
+    names: Vec<&'static str>,
     fields: Map<String, Value>,
 }
 
 impl ParameterForm {
     /// Creates a form from an object. Null fields are not sent.
     pub(crate) fn new(name: &'static str, fields: Value) -> Self {
-        Self { name, fields: without_nulls(fields) }
+        Self { names: vec![name], fields: without_nulls(fields) }
+    }
+
+    /// Adds names with which providers refuse it.
+    pub(crate) fn also_named(mut self, names: &[&'static str]) -> Self {
+        self.names.extend(names);
+        self
+    }
+
+    fn is_in(&self, refused: &BTreeSet<String>) -> bool {
+        self.names.iter().any(|name| refused.contains(*name))
     }
 }
 
@@ -49,7 +59,7 @@ impl Parameters {
         if let Some(name) = reserved.iter().find(|name| extra.contains_key(**name)) {
             return Err(invalid(name, "is reserved for the agent"));
         }
-        required.insert("model".into(), config.wire_model().into());
+        required.entry("model").or_insert_with(|| config.wire_model().into());
         required.insert("stream".into(), true.into());
         required.extend(extra);
         Ok(Self { optional, required, can_drop: config.drop_params, refused: Mutex::default() })
@@ -59,7 +69,7 @@ impl Parameters {
     pub(crate) fn add_to(&self, body: &mut Map<String, Value>) {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         for forms in &self.optional {
-            if let Some(form) = forms.iter().find(|form| !refused.contains(form.name)) {
+            if let Some(form) = forms.iter().find(|form| !form.is_in(&refused)) {
                 body.extend(form.fields.clone());
             }
         }
@@ -71,7 +81,7 @@ impl Parameters {
 
     /// Records that the provider refuses a parameter. Returns whether the next request differs.
     pub(crate) fn drop_parameter(&self, name: &str) -> bool {
-        let is_optional = self.optional.iter().flatten().any(|form| form.name == name);
+        let is_optional = self.optional.iter().flatten().any(|form| form.names.contains(&name));
         if !self.can_drop || !is_optional || self.required.contains_key(name) {
             return false;
         }

@@ -133,11 +133,9 @@ impl<'a> ResponseReader<'a> {
             let detail = format!("not JSON ({error}): {}", ErrorBody::parse(text).message);
             self.failures.new_failure(LlmErrorKind::Malformed, &detail)
         })?;
-        match value.get("error") {
-            None | Some(Value::Null) => Ok(value),
-            Some(_) => {
-                Err(self.failures.classify_error_response(200, &self.headers, ErrorBody::from_value(&value)))
-            }
+        match ErrorBody::find(&value) {
+            None => Ok(value),
+            Some(error) => Err(self.failures.classify_error_response(200, &self.headers, error)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Both wires with the LiteLLM proxy: responses, usage, costs and errors.
+//! All wires with the LiteLLM proxy: responses, usage, costs and errors.
 //!
 //! The proxy's models are its own mocks, so no request leaves this machine.
 
@@ -41,6 +41,8 @@ async fn proxy_works_on_both_wires_and_its_errors_are_classified() {
     for (model, is_streamed, tokens, cost) in [
         ("openai/answering", true, (16, 5), Some(90)),
         ("openai/answering", false, (10, 20), Some(225)),
+        // The proxy neither streams its mocks with the Responses API, nor makes errors of them.
+        ("openai/responses/answering", false, (36, 87), Some(768)),
         ("anthropic/answering", true, (2095, 503), None),
         ("anthropic/answering", false, (2095, 503), None),
     ] {

@@ -59,6 +59,7 @@ async fn complete(config: &LlmConfig, request: &LlmRequest) -> (Completion, Vec<
 async fn small_model_streams_counts_and_calls_tools() {
     let Some(server) = Server::start() else { return };
     assert_streams_and_counts(&server).await;
+    assert_speaks_the_responses_api(&server).await;
     assert_dropped_call_is_cancelled(&server).await;
     assert_emulates_tool_calls(&server).await;
 }
@@ -72,6 +73,22 @@ async fn assert_streams_and_counts(server: &Server) {
     assert!(completion.usage.prompt_tokens > 5, "{:?}", completion.usage);
     assert_eq!(completion.cost, None);
     assert_eq!(completion.response.finish_reason, "length");
+}
+
+/// llama.cpp sends no index of an item, and no reason when it stops at the maximum length.
+async fn assert_speaks_the_responses_api(server: &Server) {
+    let mut config = config(server, json!({ "ignore_eos": true }));
+    config.custom_llm_provider = Some("openai_responses".into());
+    config.max_output_tokens = Some(20);
+    let mut request =
+        LlmRequest { messages: vec![ChatMessage::System("Be brief.".into()), user("Hello.")], tools: vec![] };
+    for _ in 0..2 {
+        let (completion, chunks) = complete(&config, &request).await;
+        assert!(chunks.len() > 1, "{chunks:?}");
+        assert_eq!(chunks.concat(), completion.response.message.text);
+        assert_eq!(completion.usage.completion_tokens, 20);
+        request.messages.extend([ChatMessage::Assistant(completion.response.message), user("Go on.")]);
+    }
 }
 
 async fn assert_dropped_call_is_cancelled(server: &Server) {

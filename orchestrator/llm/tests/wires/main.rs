@@ -7,5 +7,7 @@ mod anthropic;
 mod certificates;
 mod log;
 mod openai;
+mod responses;
 mod scene;
 mod server;
+mod strict;

@@ -35,7 +35,7 @@ pub(crate) fn request() -> LlmRequest {
         tools: vec![Tool {
             name: "execute_bash".into(),
             description: "runs".into(),
-            parameters: json!({ "type": "object" }),
+            parameters: json!({ "type": "object", "properties": {} }),
         }],
     }
 }

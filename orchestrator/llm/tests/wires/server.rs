@@ -66,10 +66,21 @@ impl Reply {
 impl Server {
     /// Starts a server that repeats the last reply.
     pub(crate) async fn start(replies: Vec<Reply>) -> Self {
+        let mut replies = replies.into_iter();
+        let mut last = None;
+        Self::start_with(move |_| {
+            last = replies.next().or(last.take());
+            last.clone().unwrap()
+        })
+        .await
+    }
+
+    /// Starts a server that answers each body of a request.
+    pub(crate) async fn start_with(answer: impl FnMut(&Value) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (recorder, events) = mpsc::unbounded_channel();
-        let serving = tokio::spawn(serve(listener, replies, recorder)).abort_handle();
+        let serving = tokio::spawn(serve(listener, answer, recorder)).abort_handle();
         Self { url, events, serving }
     }
 
@@ -99,11 +110,15 @@ impl Drop for Server {
     }
 }
 
-async fn serve(listener: TcpListener, replies: Vec<Reply>, recorder: mpsc::UnboundedSender<ServerEvent>) {
-    for place in 0.. {
+async fn serve(
+    listener: TcpListener,
+    mut answer: impl FnMut(&Value) -> Reply,
+    recorder: mpsc::UnboundedSender<ServerEvent>,
+) {
+    loop {
         let (mut connection, _) = listener.accept().await.unwrap();
-        let reply = replies.get(place).or(replies.last()).unwrap();
         let (head, body) = request(&mut connection).await;
+        let reply = answer(&body);
         recorder.send(ServerEvent::Request { head, body }).unwrap();
         connection.write_all(reply.bytes.as_bytes()).await.unwrap();
         if reply.then_silence {

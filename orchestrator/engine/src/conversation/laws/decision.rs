@@ -37,6 +37,8 @@ pub(in crate::conversation) enum Decision {
     RequestCondensation,
     Fail,
     Overflow,
+    /// The provider refuses the request, and says no reason.
+    Refused,
     /// Delegates this many tasks in one response.
     Delegate(usize),
 }
@@ -76,6 +78,7 @@ pub(super) fn step(decision: Decision) -> Result<Box<AgentStep>, LlmError> {
         Decision::RequestCondensation => Action::from(CondensationRequestAction {}).into(),
         Decision::Fail => return Err(failure(LlmErrorKind::Authentication)),
         Decision::Overflow => return Err(failure(LlmErrorKind::ContextWindowExceeded)),
+        Decision::Refused => return Err(failure(LlmErrorKind::BadRequest)),
         Decision::Delegate(_) => unreachable!("its step has metadata"),
     };
     let risk_reason =

@@ -13,6 +13,7 @@ use protocol::record::WorkspaceSetup;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::{Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind, Timestamp};
 
+use super::transition::step::LONG_HISTORY_STEPS;
 use super::{Effect, Input, InputKind, SANDBOX_REPLACED, SetupStep, State, fork, transition};
 use crate::testing::timestamp;
 use crate::view::View;
@@ -35,6 +36,7 @@ fn occurrence() -> impl Strategy<Value = Occurrence> {
         1 => Just(Decision::RequestCondensation),
         1 => Just(Decision::Fail),
         1 => Just(Decision::Overflow),
+        1 => Just(Decision::Refused),
         2 => (1..4_usize).prop_map(Decision::Delegate),
     ];
     prop_oneof![
@@ -399,6 +401,30 @@ fn overflowing_history_is_condensed_while_that_helps() {
 
     let mut world = stepping(true);
     world.apply(&StepDone(Decision::Overflow));
+    assert_eq!(world.state.agent_state, AgentState::Error);
+}
+
+#[test]
+fn refused_long_history_is_condensed_once() {
+    let mut world = stepping(false);
+    world.apply(&StepDone(Decision::Refused));
+    assert_eq!(world.state.agent_state, AgentState::Error);
+
+    let mut world = stepping(false);
+    (world.state.max_iterations, world.state.max_budget) = (u32::MAX, None);
+    for _ in 0..LONG_HISTORY_STEPS {
+        // Not a loop, because the user intervenes.
+        world.apply(&Message);
+        world.apply(&StepDone(Decision::Think));
+    }
+    world.apply(&StepDone(Decision::Refused));
+    assert!(matches!(
+        world.log.last().unwrap().body,
+        EventBody::Action(protocol::Action::CondensationRequest(_))
+    ));
+    world.apply(&StepDone(Decision::Condense));
+    assert!(world.is_stepping());
+    world.apply(&StepDone(Decision::Refused));
     assert_eq!(world.state.agent_state, AgentState::Error);
 }
 

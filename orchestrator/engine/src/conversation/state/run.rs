@@ -24,6 +24,8 @@ pub struct AgentRun {
     pub tasks: Vec<TrackedTask>,
     /// Whether a condensation was requested and has not arrived.
     pub is_condensation_requested: bool,
+    /// Number of its steps since the last condensation.
+    pub(in crate::conversation) uncondensed_steps: u32,
     /// Whether the next call of the same response delegates another task, to be performed concurrently.
     pub(super) is_delegating: bool,
     /// The shell that its commands run in.
@@ -107,7 +109,11 @@ impl AgentRun {
         }
         match (event.source, event.cause, &event.body) {
             // A tool call, not its outcome.
+            (EventSource::Agent, None, EventBody::Action(Action::Condensation(_))) => {
+                self.uncondensed_steps = 0;
+            }
             (EventSource::Agent, None, _) => {
+                self.uncondensed_steps = self.uncondensed_steps.saturating_add(1);
                 self.is_delegating = event.tool_call_metadata.as_ref().is_some_and(continues_delegating);
             }
             // The model receives the message once all of its calls have an outcome.

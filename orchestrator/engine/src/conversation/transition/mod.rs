@@ -10,7 +10,7 @@
 mod delegation;
 mod sandbox;
 mod schedule;
-mod step;
+pub(super) mod step;
 mod user;
 
 use std::collections::BTreeSet;

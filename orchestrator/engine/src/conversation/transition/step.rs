@@ -14,6 +14,9 @@ use crate::conversation::terminal::not_performed;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
 
+/// Number of an agent's steps after which an unexplained refusal is taken for a history that is too long.
+pub(in crate::conversation) const LONG_HISTORY_STEPS: u32 = 50;
+
 impl Transition {
     pub(super) fn append_notices(&mut self, agent: AgentId, notices: Vec<Notice>) {
         let mut previous = None;
@@ -100,13 +103,20 @@ impl Transition {
         }
     }
 
-    /// Fails a step, or requests a condensation if its context window is exceeded. Ends, because each condensation is
-    /// shorter than the one before, and because a second request without a condensation fails.
+    /// Fails a step, or requests a condensation if its context window is exceeded. Some providers do not say so: an unexplained
+    /// refusal of a long history is taken for it. Ends, because each condensation is shorter than the one before, and because a
+    /// second request without a condensation fails.
     pub(super) fn on_step_failed(&mut self, agent: AgentId, error: &LlmError) {
         let may_condense =
             self.state.started.as_ref().is_some_and(|started| !started.history_truncation_disabled);
-        let is_requested = self.state.run(agent).is_some_and(|run| run.is_condensation_requested);
-        if error.kind == LlmErrorKind::ContextWindowExceeded && may_condense && !is_requested {
+        let run = self.state.run(agent);
+        let is_requested = run.is_some_and(|run| run.is_condensation_requested);
+        let is_too_long = match error.kind {
+            LlmErrorKind::ContextWindowExceeded => true,
+            LlmErrorKind::BadRequest => run.is_some_and(|run| run.uncondensed_steps >= LONG_HISTORY_STEPS),
+            _ => false,
+        };
+        if is_too_long && may_condense && !is_requested {
             self.append(agent, EventSource::Agent, Action::from(CondensationRequestAction {}));
         } else {
             self.fail(agent, &error.to_string());

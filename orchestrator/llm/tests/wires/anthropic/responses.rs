@@ -55,7 +55,7 @@ async fn request_has_anthropics_format() {
             "system": [{ "type": "text", "text": "be good", "cache_control": mark }],
             "messages": [{ "role": "user", "content": [{ "type": "text", "text": "hi", "cache_control": mark }] }],
             "tools": [{
-                "name": "execute_bash", "description": "runs", "input_schema": { "type": "object" },
+                "name": "execute_bash", "description": "runs", "input_schema": { "type": "object", "properties": {} },
                 "cache_control": mark,
             }],
         })

@@ -49,7 +49,7 @@ async fn response_is_stored_completely() {
             "messages": [{ "role": "system", "content": "be good" }, { "role": "user", "content": "hi" }],
             "tools": [{
                 "type": "function",
-                "function": { "name": "execute_bash", "description": "runs", "parameters": { "type": "object" } },
+                "function": { "name": "execute_bash", "description": "runs", "parameters": { "type": "object", "properties": {} } },
             }],
         })
     );

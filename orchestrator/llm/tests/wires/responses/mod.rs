@@ -1,0 +1,6 @@
+//! OpenAI's Responses API.
+
+mod choice;
+mod errors;
+mod scene;
+mod success;

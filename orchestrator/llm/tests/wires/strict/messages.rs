@@ -1,0 +1,117 @@
+//! What Anthropic refuses, with blocks of thinking that are bound to their prefix, and odd answers of its models.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Value, json};
+
+use super::{Refusal, is_name, is_text, odd_calls, odd_text, refuse, tool_refusal};
+
+/// Maximum number of cache marks of a request.
+const MAX_CACHE_MARKS: usize = 4;
+
+/// A provider that knows its signatures, and the history before each.
+#[derive(Debug)]
+pub(super) struct MessagesProvider {
+    signatures: HashMap<String, String>,
+    random: fastrand::Rng,
+}
+
+impl MessagesProvider {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { signatures: HashMap::new(), random: fastrand::Rng::with_seed(seed) }
+    }
+
+    /// Answers a request, or says why it is refused.
+    pub(super) fn answer(&mut self, body: &Value) -> Result<Value, Refusal> {
+        tool_refusal(body["tools"].as_array().into_iter().flatten(), "input_schema")?;
+        let marks = body.to_string().matches("cache_control").count();
+        refuse(marks > MAX_CACHE_MARKS, "a maximum of 4 blocks with cache_control may be provided")?;
+        let turns = body["messages"].as_array().ok_or("no messages")?;
+        refuse(
+            turns.last().is_none_or(|turn| turn["role"] != "user"),
+            "does not support assistant message prefill",
+        )?;
+        refuse(turns[0]["role"] != "user", "first message must use the user role")?;
+        let mut ids = HashSet::new();
+        let mut open: HashSet<&str> = HashSet::new();
+        for (number, turn) in turns.iter().enumerate() {
+            let blocks = turn["content"].as_array().ok_or("content is no list")?;
+            refuse(blocks.is_empty(), "content must be non-empty")?;
+            for block in blocks {
+                let id = block["id"].as_str().unwrap_or_default();
+                match block["type"].as_str().unwrap_or_default() {
+                    "text" => refuse(!is_text(&block["text"]), "text content blocks must be non-empty")?,
+                    "tool_use" => {
+                        refuse(!is_name(&block["id"]), "tool_use.id: String should match pattern")?;
+                        refuse(!ids.insert(id), "`tool_use` ids must be unique")?;
+                        refuse(
+                            !block["input"].is_object(),
+                            &format!("tool_use.input: Input should be a valid dictionary, not {block}"),
+                        )?;
+                        refuse(!is_name(&block["name"]), "tool_use.name: String should match pattern")?;
+                        open.insert(id);
+                    }
+                    "tool_result" => {
+                        let id = block["tool_use_id"].as_str().unwrap_or_default();
+                        refuse(!open.remove(id), "unexpected `tool_use_id` found in `tool_result` blocks")?;
+                    }
+                    "thinking" => self.check_thinking(block, &prefix(body, number))?,
+                    other => refuse(true, &format!("a block of type {other:?}"))?,
+                }
+            }
+            refuse(
+                turn["role"] == "user" && !open.is_empty(),
+                "`tool_use` ids were found without `tool_result` blocks",
+            )?;
+        }
+        Ok(self.odd_answer(&prefix(body, turns.len())))
+    }
+
+    fn check_thinking(&self, block: &Value, prefix: &str) -> Result<(), Refusal> {
+        let signature = block["signature"].as_str().unwrap_or_default();
+        let known = self.signatures.get(signature).ok_or("Invalid `signature` in `thinking` block")?;
+        refuse(known != prefix, "The block is bound to a different conversation")
+    }
+
+    fn odd_answer(&mut self, prefix: &str) -> Value {
+        let random = &mut self.random;
+        let mut content = Vec::new();
+        if random.bool() {
+            let signature = format!("signature {}", random.u64(..));
+            content.push(json!({ "type": "thinking", "thinking": "hm", "signature": signature }));
+            self.signatures.insert(signature, prefix.to_owned());
+        }
+        if let Some(text) = odd_text(random).as_str() {
+            content.push(json!({ "type": "text", "text": text }));
+        }
+        let calls = odd_calls(random);
+        content.extend(calls.into_iter().map(|(id, name, arguments)| {
+            let input = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
+            json!({ "type": "tool_use", "id": id, "name": name, "input": input })
+        }));
+        json!({
+            "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": content,
+            "stop_reason": "end_turn", "usage": { "input_tokens": 1, "output_tokens": 1 },
+        })
+    }
+}
+
+/// Returns what precedes a turn: the system prompt, the tools and the earlier turns, without cache marks.
+fn prefix(body: &Value, turn: usize) -> String {
+    let mut turns = body["messages"].as_array().cloned().unwrap_or_default();
+    turns.truncate(turn);
+    let mut prefix = json!([body["system"], body["tools"], turns]);
+    remove_marks(&mut prefix);
+    prefix.to_string()
+}
+
+fn remove_marks(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("cache_control");
+            fields.values_mut().for_each(remove_marks);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_marks),
+        _ => {}
+    }
+}

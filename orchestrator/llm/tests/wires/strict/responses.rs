@@ -1,0 +1,116 @@
+//! What OpenAI's Responses API refuses, with encrypted reasoning, and odd answers of its models.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::{Refusal, is_name, is_text, odd_calls, odd_text, refuse, tool_refusal};
+
+/// Fields of a request that are not unknown parameters.
+const KNOWN_FIELDS: [&str; 10] = [
+    "model",
+    "input",
+    "instructions",
+    "tools",
+    "store",
+    "include",
+    "stream",
+    "reasoning",
+    "max_output_tokens",
+    "text",
+];
+
+/// A provider that knows its encrypted reasoning.
+#[derive(Debug)]
+pub(super) struct ResponsesProvider {
+    issued: HashSet<String>,
+    random: fastrand::Rng,
+}
+
+impl ResponsesProvider {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { issued: HashSet::new(), random: fastrand::Rng::with_seed(seed) }
+    }
+
+    /// Answers a request, or says why it is refused.
+    pub(super) fn answer(&mut self, body: &Value) -> Result<Value, Refusal> {
+        tool_refusal(body["tools"].as_array().into_iter().flatten(), "parameters")?;
+        let unknown =
+            body.as_object().into_iter().flatten().find(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str()));
+        refuse(unknown.is_some(), &format!("Unknown parameter: {unknown:?}"))?;
+        // Our own rules: nothing is stored at the provider, and reasoning can be sent back.
+        refuse(body["store"] != false, "the response is stored")?;
+        refuse(body["include"] != json!(["reasoning.encrypted_content"]), "the reasoning is not included")?;
+        let items = body["input"].as_array().ok_or("no input")?;
+        let mut open: Vec<&str> = Vec::new();
+        let mut ids = HashSet::new();
+        let mut is_after_reasoning = false;
+        for item in items {
+            let kind = item["type"].as_str().unwrap_or_default();
+            let is_models = kind == "function_call" || kind == "message" && item["role"] == "assistant";
+            refuse(
+                is_after_reasoning && !is_models && kind != "reasoning",
+                "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
+            )?;
+            is_after_reasoning = kind == "reasoning";
+            match kind {
+                "message" => {
+                    refuse(!open.is_empty(), "No tool output found for function call")?;
+                    let parts = item["content"].as_array().ok_or("content is no list")?;
+                    let part_kind = if is_models { "output_text" } else { "input_" };
+                    let is_wrong =
+                        |part: &Value| !part["type"].as_str().is_some_and(|kind| kind.starts_with(part_kind));
+                    refuse(parts.is_empty() || parts.iter().any(is_wrong), "Invalid value: content")?;
+                }
+                "reasoning" => {
+                    let content = item["encrypted_content"].as_str().unwrap_or_default();
+                    refuse(!self.issued.contains(content), "invalid_encrypted_content")?;
+                }
+                "function_call" => {
+                    let id = item["call_id"].as_str().unwrap_or_default();
+                    refuse(
+                        item.get("id").is_some(),
+                        "function_call was provided without its required 'reasoning' item",
+                    )?;
+                    refuse(id.is_empty() || id.len() > 64, "call_id: string too long")?;
+                    refuse(!ids.insert(id), "Duplicate item")?;
+                    refuse(!is_name(&item["name"]), "name: string does not match pattern")?;
+                    let arguments = item["arguments"].as_str().unwrap_or_default();
+                    let is_object = matches!(serde_json::from_str(arguments), Ok(Value::Object(_)));
+                    refuse(!is_object, "arguments are no object")?;
+                    open.push(id);
+                }
+                "function_call_output" => {
+                    let id = item["call_id"].as_str().unwrap_or_default();
+                    let place = open.iter().position(|call| *call == id);
+                    open.remove(place.ok_or("No tool call found for function call output")?);
+                    refuse(!is_text(&item["output"]), "Invalid value: output")?;
+                }
+                other => refuse(true, &format!("an item of type {other:?}"))?,
+            }
+        }
+        refuse(is_after_reasoning || !open.is_empty(), "No tool output found for function call")?;
+        Ok(self.odd_answer())
+    }
+
+    fn odd_answer(&mut self) -> Value {
+        let random = &mut self.random;
+        let mut output = Vec::new();
+        for _ in 0..random.usize(..3) {
+            let content = format!("reasoning {}", random.u64(..));
+            output.push(json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": content, "status": null }));
+            self.issued.insert(content);
+        }
+        if let Some(text) = odd_text(random).as_str() {
+            let content = json!([{ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }]);
+            output.push(json!({ "type": "message", "id": "msg_1", "role": "assistant", "content": content, "phase": "commentary" }));
+        }
+        output.extend(odd_calls(random).into_iter().map(|(id, name, arguments)| {
+            json!({ "type": "function_call", "id": "fc_1", "call_id": id, "name": name, "arguments": arguments, "status": "completed" })
+        }));
+        json!({
+            "id": "resp_1", "object": "response", "status": "completed", "model": "gpt", "output": output,
+            "usage": { "input_tokens": 1, "output_tokens": 1 },
+        })
+    }
+}
