@@ -110,7 +110,7 @@ impl Server {
         match &state.stage {
             Stage::Unstarted => self.start(&mut state).await,
             Stage::Running(running) if running.service.service().is_stale.swap(false, Ordering::Relaxed) => {
-                match timeout(RELIST_TIMEOUT, tool_list::list(running.service.peer())).await {
+                match timeout(RELIST_TIMEOUT, self.list_tools(running.service.peer())).await {
                     Ok(Ok(list)) => state.list = list,
                     // The earlier list is probably still correct.
                     failed => tracing::debug!(server = self.name(), ?failed, "cannot list the tools again"),
@@ -215,7 +215,7 @@ impl Server {
             let connected =
                 transport::connect(&self.config, listener, &self.environment, sandbox, &mut program);
             let service = connected.await.map_err(|error| error.to_string())?;
-            let listed = tool_list::list(service.peer()).await;
+            let listed = self.list_tools(service.peer()).await;
             let list = listed
                 .map_err(|error| format!("it cannot list its tools: {}", transport::format_error(&error)))?;
             Ok::<_, String>((service, list))
@@ -237,6 +237,12 @@ impl Server {
                 state.stage = Stage::Unavailable(format!("{}{stderr}", self.quoter.line(&problem)));
             }
         }
+    }
+
+    /// Lists the tools. The problem with the list quotes the server.
+    async fn list_tools(&self, peer: &Peer<RoleClient>) -> Result<ToolList, ServiceError> {
+        let ToolList { tools, problem } = tool_list::list(peer).await?;
+        Ok(ToolList { tools, problem: problem.map(|problem| self.quoter.line(&problem)) })
     }
 
     /// Quotes the end of stderr of a server that has exited. Without stderr, quotes the error of the connection.

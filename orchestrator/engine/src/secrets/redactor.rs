@@ -15,6 +15,18 @@ use super::unwrapped::UnwrappedText;
 /// The replacement of a secret, as in V0.
 pub const REDACTED: &str = "<secret_hidden>";
 
+/// The model's response in the JSON of an event.
+const RESPONSE: &str = "/tool_call_metadata/model_response";
+
+/// Fields of a response that only its provider writes and reads.
+const OPAQUE_FIELDS: [&str; 4] = ["signature", "thought_signature", "encrypted_content", "encrypted_index"];
+
+/// Types of the objects of a response whose `data` is such a field too.
+const OPAQUE_DATA_TYPES: [&str; 2] = ["redacted_thinking", "reasoning.encrypted"];
+
+/// Fields of a response that the model writes, with names of its choice if they are objects.
+const MODEL_FIELDS: [&str; 2] = ["arguments", "input"];
+
 /// Redacts a set of secrets. Cheap to clone. `Debug` omits the values.
 #[derive(Clone, Default)]
 pub struct Redactor {
@@ -132,8 +144,37 @@ impl Redactor {
             problem: error.to_string(),
         };
         let value = serde_json::to_value(event).map_err(malformed)?;
-        let redacted = self.json(value.clone());
+        let mut rest = value.clone();
+        let response = rest.pointer_mut(RESPONSE).map(Value::take);
+        let mut redacted = self.json(rest);
+        if let (Some(response), Some(slot)) = (response, redacted.pointer_mut(RESPONSE)) {
+            *slot = self.response(response);
+        }
         if redacted == value { Ok(None) } else { Event::from_value(&redacted).map(Some) }
+    }
+
+    /// Redacts a model's response except its signatures. Their letters contain a short secret only by coincidence, and the
+    /// provider would reject each request with an altered one.
+    fn response(&self, value: Value) -> Value {
+        match value {
+            Value::Array(values) => values.into_iter().map(|value| self.response(value)).collect(),
+            Value::Object(fields) => {
+                let kind = fields.get("type").and_then(Value::as_str);
+                let has_opaque_data = kind.is_some_and(|kind| OPAQUE_DATA_TYPES.contains(&kind));
+                let redact_field = |(name, value): (String, Value)| {
+                    let is_opaque =
+                        OPAQUE_FIELDS.contains(&name.as_str()) || (has_opaque_data && name == "data");
+                    let value = match value {
+                        Value::String(text) if is_opaque && is_base64(&text) => text.into(),
+                        value if MODEL_FIELDS.contains(&name.as_str()) => self.json(value),
+                        value => self.response(value),
+                    };
+                    (self.text(&name).into_owned(), value)
+                };
+                fields.into_iter().map(redact_field).collect()
+            }
+            other => self.json(other),
+        }
     }
 
     /// Redacts an observation.
@@ -155,6 +196,10 @@ impl WeakRedactor {
     pub fn upgrade(&self) -> Option<Redactor> {
         Some(Redactor { known: Some(self.0.upgrade()?) })
     }
+}
+
+fn is_base64(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte))
 }
 
 /// Replaces the given ranges of `bytes`.

@@ -224,6 +224,44 @@ async fn secrets_are_never_stored() {
     assert_eq!(stored[0].message(), format!("Running command: echo '{REDACTED}'"));
 }
 
+#[test]
+fn only_signatures_of_a_response_are_not_redacted() {
+    let redactor = Redactor::new([("CANARY", &SecretString::from("hunter2hunter2"))]).unwrap();
+    let (signature, masked) = ("AB+/hunter2hunter2_-==", format!("AB+/{REDACTED}_-=="));
+    let response = |signature: &str, other: &str| {
+        json!({"choices": [{"message": {
+            "content": other,
+            "thinking_blocks": [
+                {"type": "thinking", "thinking": other, "signature": signature},
+                {"type": "redacted_thinking", "data": signature},
+                {"type": "audio", "data": other},
+            ],
+            "reasoning_items": [{"type": "reasoning", "encrypted_content": signature}],
+            "anthropic_content": [{"type": "tool_use", "input": {"signature": other, "type": "redacted_thinking", "data": other}}],
+            "tool_calls": [{
+                "function": {"name": "run", "arguments": json!({"signature": other}).to_string()},
+                "extra_content": {"google": {"thought_signature": signature}},
+            }],
+            "signature": format!("not base64: {other}"),
+        }}]})
+    };
+    let event = |response: &serde_json::Value, other: &str| {
+        let run = RunAction { command: other.to_owned(), ..Default::default() };
+        let mut event = Event::new(EventId(0), timestamp(), EventSource::Agent, Action::from(run));
+        event.tool_call_metadata = Some(protocol::tool_call::ToolCallMetadata {
+            function_name: "run".into(),
+            tool_call_id: "c".into(),
+            model_response: response.into(),
+            total_calls_in_response: 1,
+        });
+        event
+    };
+    let redacted = redactor.event(&event(&response(signature, signature), signature)).unwrap();
+    assert_eq!(redacted, Some(event(&response(signature, &masked), &masked)));
+    // Elsewhere, such a field is not the provider's.
+    assert_eq!(redactor.json(json!({"signature": signature})), json!({"signature": masked}));
+}
+
 #[tokio::test]
 async fn secrets_of_a_sandbox_are_redacted() {
     let scripted = ScriptedProvider::new(|_| {

@@ -10,6 +10,7 @@ use protocol::{Action, EventBody, EventId, EventSource, Observation, Observation
 use super::{View, ViewEntry};
 use crate::llm::{AssistantMessage, ChatMessage, MessagePart};
 use crate::memory;
+use crate::secrets::REDACTED;
 
 /// Maximum number of images of one observation.
 const MAX_IMAGES: usize = 8;
@@ -113,7 +114,7 @@ impl ViewEntry {
         // The images of a cell are untrusted: no URL that a provider would fetch, and a bounded number.
         let images = images.iter().filter(|url| url.starts_with("data:image/")).take(MAX_IMAGES);
         let text = MessagePart::Text(self.text());
-        std::iter::once(text).chain(images.cloned().map(MessagePart::Image)).collect()
+        std::iter::once(text).chain(images.map(|url| image_part(url))).collect()
     }
 
     /// Returns its text, as a result.
@@ -141,12 +142,21 @@ fn render_action(source: EventSource, action: &Action) -> Option<ChatMessage> {
     match (source, action) {
         (_, Action::System(system)) => Some(ChatMessage::System(system.content.clone())),
         (EventSource::User, Action::Message(message)) => {
-            let images = message.image_urls.iter().flatten().cloned().map(MessagePart::Image);
+            let images = message.image_urls.iter().flatten().map(|url| image_part(url));
             let text = MessagePart::Text(message.content.clone());
             Some(ChatMessage::User(std::iter::once(text).chain(images).collect()))
         }
         (_, Action::Message(message)) => Some(assistant(&message.content)),
         _ => None,
+    }
+}
+
+/// Renders an image. A redacted URL is not an image any more: the provider would reject each request with it.
+fn image_part(url: &str) -> MessagePart {
+    if url.contains(REDACTED) {
+        MessagePart::Text("[An image is left out: it contains the text of a secret.]".to_owned())
+    } else {
+        MessagePart::Image(url.to_owned())
     }
 }
 

@@ -103,6 +103,27 @@ fn screenshot_of_a_page_is_rendered() {
 }
 
 #[test]
+fn redacted_image_is_rendered_as_a_note() {
+    let image =
+        |url: &str| vec![format!("data:image/png;base64,iVBO{url}"), "data:image/png;base64,iVBO".into()];
+    let kind = McpObservation { image_urls: image("<secret_hidden>RK"), ..Default::default() };
+    let seen = (EventSource::Agent, Observation::new("a chart", kind).into(), Some("a"));
+    let message = MessageAction { image_urls: Some(image("<secret_hidden>")), ..Default::default() };
+    let asked = (EventSource::User, Action::Message(message).into(), None);
+    let messages = log(vec![asked, runs("a"), seen]).messages();
+    let [ChatMessage::User(asked), _, ChatMessage::ToolResult { parts, .. }, ..] = messages.as_slice() else {
+        panic!("{messages:?}")
+    };
+    for parts in [asked, parts] {
+        assert!(
+            matches!(&parts[1], MessagePart::Text(note) if note.starts_with("[An image is left out")),
+            "{parts:?}"
+        );
+        assert_eq!(parts[2..], [MessagePart::Image("data:image/png;base64,iVBO".into())]);
+    }
+}
+
+#[test]
 fn rejected_call_skips_the_rest_of_its_response() {
     let rejected = Observation::new("no", UserRejectedObservation {});
     let view = log(vec![user_message("go"), runs("a"), (EventSource::Agent, rejected.into(), Some("a"))]);

@@ -8,8 +8,11 @@
 //! </function>
 //! ```
 //!
-//! A value is the text between its tags: unchanged if the tool requires text, else as JSON. An end tag in a value is escaped
-//! with `&lt;`. Pure. Parsing loses nothing: text outside of calls stays text, and malformed arguments stay text too.
+//! A value is the text between its tags: unchanged if the tool requires text, else as JSON. A tag of [`ESCAPED_TAGS`] in a value
+//! is escaped with `&lt;`. Pure. Parsing loses nothing: text outside of calls stays text, and malformed arguments stay text too.
+//!
+//! A model may forget to escape the end tags of a call that a value quotes. The value would end at the first of them, and its
+//! rest would be text or further calls. Such a call is malformed, with everything after it.
 //!
 //! Two deviations of models are accepted, as in V0: `<parameter=NAME=VALUE</parameter>`, and a call whose end tag is cut by the
 //! stop sequence at any position (`</`).
@@ -24,8 +27,14 @@ const FUNCTION: &str = "<function=";
 const PARAMETER: &str = "<parameter=";
 const PARAMETER_END: &str = "</parameter>";
 
-/// End tags that are escaped in a value, without `<`.
-const ENDS: [&str; 2] = ["/parameter", "/function"];
+/// Tags that are escaped in a value, without `<`.
+const ESCAPED_TAGS: [&str; 3] = ["/parameter", "/function", "function="];
+
+/// An escaped end tag of a value, without `&`, which may be escaped too.
+const ESCAPED_PARAMETER_END: &str = "lt;/parameter";
+
+/// Maximum number of calls in a response, because the text after each call is searched to its end. The engine makes fewer.
+const MAX_CALLS: usize = 64;
 
 /// Formats a call.
 pub(super) fn format_call(call: &ToolCall, tools: &[Tool]) -> String {
@@ -45,12 +54,15 @@ pub(super) fn format_call(call: &ToolCall, tools: &[Tool]) -> String {
     format!("{FUNCTION}{}>\n{body}{CALL_END}>", call.name)
 }
 
-/// Parses a response. Returns the text outside of the calls, and the names and arguments of the calls.
+/// Parses a response. Returns the text outside of the calls, and the names and arguments of the calls. Calls after
+/// [`MAX_CALLS`] stay text.
 pub(super) fn parse_response(text: &str, tools: &[Tool]) -> (String, Vec<(String, String)>) {
     let mut outside = String::new();
     let mut calls = Vec::new();
     let mut rest = text;
-    while let Some((before, call)) = rest.split_once(FUNCTION) {
+    while calls.len() < MAX_CALLS
+        && let Some((before, call)) = rest.split_once(FUNCTION)
+    {
         outside.push_str(before);
         // A cut tag is malformed. Empty arguments could be those of a call that ends the task.
         let Some((name, body)) = call.split_once('>') else {
@@ -58,6 +70,12 @@ pub(super) fn parse_response(text: &str, tools: &[Tool]) -> (String, Vec<(String
             return (outside.trim().to_owned(), calls);
         };
         let (arguments, after) = parse_body(name.trim(), body, tools);
+        if has_unmatched_end(after, PARAMETER, PARAMETER_END)
+            || has_unmatched_end(after, FUNCTION, "</function>")
+        {
+            calls.push((name.trim().to_owned(), unescape(body.trim())));
+            return (outside.trim().to_owned(), calls);
+        }
         calls.push((name.trim().to_owned(), arguments));
         rest = after;
     }
@@ -73,6 +91,9 @@ fn parse_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a
         let Some((name, after)) = split_tag(parameter, function, tools) else { return malformed(body) };
         // A value without an end tag may be incomplete, and must not be used.
         let Some((value, after)) = after.split_once(PARAMETER_END) else { return malformed(body) };
+        if has_unfinished_call(value) {
+            return malformed(body);
+        }
         let value = unescape(trim_line_breaks(value));
         let value = if is_text(tools, function, name) {
             Value::String(value)
@@ -85,6 +106,24 @@ fn parse_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a
     let (left, after) = split_at_end(rest);
     let is_valid = left.trim().is_empty() && !has_wrong_name(&arguments, function, tools);
     if is_valid { (Value::Object(arguments).to_string(), after) } else { malformed(body) }
+}
+
+/// Whether a value quotes the start of a call. Its end tag is then the end tag of that call, or was forgotten before the next one.
+fn has_unfinished_call(value: &str) -> bool {
+    let quoted = value.rsplit_once(FUNCTION);
+    quoted.is_some_and(|(_, call)| call.contains(PARAMETER) && !call.contains(ESCAPED_PARAMETER_END))
+}
+
+/// Whether text after a call has an end tag without its start: the end of that call, of which a value quotes end tags.
+fn has_unmatched_end(text: &str, start: &str, end: &str) -> bool {
+    let mut rest = text;
+    let mut open = 0_usize;
+    while let Some((before, after)) = rest.split_once(end) {
+        open += before.matches(start).count();
+        let Some(remaining) = open.checked_sub(1) else { return true };
+        (open, rest) = (remaining, after);
+    }
+    false
 }
 
 /// Whether a required parameter is missing, and a parameter has an unknown name. Its value must not be lost.
@@ -144,36 +183,36 @@ fn trim_line_breaks(value: &str) -> &str {
     value.strip_suffix('\n').unwrap_or(value)
 }
 
-/// Escapes `<` of an end tag as `&lt;`, and adds an `amp;` to text that looks escaped already.
+/// Escapes `<` of a tag as `&lt;`, and adds an `amp;` to text that looks escaped already.
 fn escape(text: &str) -> String {
     let mut escaped = text.to_owned();
-    for end in ENDS {
-        escaped = escape_entities(&escaped, end).replace(&format!("<{end}"), &format!("&lt;{end}"));
+    for tag in ESCAPED_TAGS {
+        escaped = escape_entities(&escaped, tag).replace(&format!("<{tag}"), &format!("&lt;{tag}"));
     }
     escaped
 }
 
 fn unescape(text: &str) -> String {
     let mut unescaped = text.to_owned();
-    for end in ENDS {
-        unescaped = unescape_entities(&unescaped.replace(&format!("&lt;{end}"), &format!("<{end}")), end);
+    for tag in ESCAPED_TAGS {
+        unescaped = unescape_entities(&unescaped.replace(&format!("&lt;{tag}"), &format!("<{tag}")), tag);
     }
     unescaped
 }
 
-/// Adds an `amp;` to each escaped end tag: `&lt;/end` becomes `&amp;lt;/end`, which becomes `&amp;amp;lt;/end`.
-fn escape_entities(text: &str, end: &str) -> String {
-    map_ampersands(text, end, |amps| format!("amp;{amps}"))
+/// Adds an `amp;` to each escaped tag: `&lt;/tag` becomes `&amp;lt;/tag`, which becomes `&amp;amp;lt;/tag`.
+fn escape_entities(text: &str, tag: &str) -> String {
+    map_ampersands(text, tag, |amps| format!("amp;{amps}"))
 }
 
-/// Removes an `amp;` from each escaped end tag.
-fn unescape_entities(text: &str, end: &str) -> String {
-    map_ampersands(text, end, |amps| amps.strip_prefix("amp;").unwrap_or(amps).to_owned())
+/// Removes an `amp;` from each escaped tag.
+fn unescape_entities(text: &str, tag: &str) -> String {
+    map_ampersands(text, tag, |amps| amps.strip_prefix("amp;").unwrap_or(amps).to_owned())
 }
 
-/// Replaces the repetitions of `amp;` in each escaped end tag.
-fn map_ampersands(text: &str, end: &str, map: impl Fn(&str) -> String) -> String {
-    let lt = format!("lt;{end}");
+/// Replaces the repetitions of `amp;` in each escaped tag.
+fn map_ampersands(text: &str, tag: &str, map: impl Fn(&str) -> String) -> String {
+    let lt = format!("lt;{tag}");
     let mut result = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(&lt) {

@@ -18,8 +18,8 @@ several lines
 </function>
 
 Make one call in a message. Values that are text stand there as they are, without quotes; numbers, true and false, lists \
-and objects as JSON. If a value has to hold </parameter or </function, write &lt;/parameter or &lt;/function there. The \
-result comes in the next message; never write it yourself.";
+and objects as JSON. If a value has to hold <function=, </parameter or </function, write &lt;function=, &lt;/parameter or \
+&lt;/function there. The result comes in the next message; never write it yourself.";
 
 /// Describes the format and the tools.
 pub(super) fn describe_tools(tools: &[Tool]) -> String {

@@ -80,6 +80,56 @@ fn malformed_call_has_its_text_as_arguments() {
 }
 
 #[test]
+fn call_is_malformed_when_a_value_quotes_end_tags() {
+    let quoted = "<function=say>\n<parameter=text>\nhi\n</parameter>\n</function>";
+    for body in [
+        format!("<parameter=text>\nWrite {quoted}.\n</parameter>\n</function>"),
+        format!("<parameter=text>\n{quoted}\n{quoted}\n</parameter>\n</function>"),
+        format!(
+            "<parameter=text>\n{quoted} or {quoted} with\n</parameter>\n<parameter=number>7</parameter></function>"
+        ),
+        "<parameter=text>End with </parameter></function>.</parameter></function>".to_owned(),
+        "<parameter=text>End with </parameter>\n</function> after <function=say>.</parameter></function>"
+            .to_owned(),
+        "<parameter=text>End with </parameter></function>, start with <parameter=.</parameter></function>"
+            .to_owned(),
+        "<parameter=text></parameter> and </function><function=say></function></parameter></function>"
+            .to_owned(),
+    ] {
+        let (outside, calls) = read(&format!("So.\n<function=say>\n{body}\n"));
+        assert_eq!(
+            (outside.as_str(), calls.as_slice()),
+            ("So.", &[("say".to_owned(), body.clone())][..]),
+            "{body}"
+        );
+        assert_eq!(format::parse_object(&body), None);
+    }
+    // Stopped at the end tag of the quoted call.
+    let stopped = "<parameter=text>\nWrite <function=say>\n<parameter=text>\nhi\n</parameter>";
+    assert_eq!(read(&format!("<function=say>\n{stopped}\n")).1, [("say".to_owned(), stopped.to_owned())]);
+}
+
+#[test]
+fn value_may_quote_a_call_with_escaped_end_tags() {
+    let quoted = "<function=say>\n<parameter=text>\nhi\n</parameter>\n</function>";
+    let escaped = quoted.replace("</", "&lt;/");
+    let text = format!("<function=say>\n<parameter=text>\n{escaped}\n</parameter>\n</function>");
+    assert_eq!(read(&text), (String::new(), one(&json!({ "text": quoted }))));
+    for text in ["grep '<function='", "a <parameter=x> b"] {
+        let call = format!("<function=say><parameter=text>{text}</parameter></function>");
+        assert_eq!(read(&call).1, one(&json!({ "text": text })));
+    }
+}
+
+#[test]
+fn earlier_call_stays_when_a_later_one_is_malformed() {
+    let first = "<function=say><parameter=text>hi</parameter></function>\n";
+    let cut = "<parameter=number>7</parameter><parameter=text>cut";
+    let expected = [one(&json!({ "text": "hi" })), vec![("say".to_owned(), cut.to_owned())]].concat();
+    assert_eq!(read(&format!("{first}<function=say>{cut}")).1, expected);
+}
+
+#[test]
 fn cut_end_tag_is_not_an_argument() {
     for end in ["", "<", "</", "</ ", "</f", "</functio", "\n</"] {
         let text = format!("<function=say>\n<parameter=text>hi</parameter>\n{end}");

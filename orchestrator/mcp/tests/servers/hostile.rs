@@ -80,12 +80,41 @@ async fn line_is_dropped_when_it_does_not_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tool_list_is_truncated_when_it_does_not_end() {
-    let page = r#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":"more"}"#;
-    let script = Script { on_list: format!("answer '{page}'"), ..Default::default() }.write();
+    let page = r#"{"tools":[{"name":"t%s","inputSchema":{"type":"object"}}],"nextCursor":"%s"}"#;
+    let on_list = format!("page=$((page + 1)); answer \"$(printf '{page}' $page $page)\"");
+    let script = Script { on_list, ..Default::default() }.write();
     let servers = servers(vec![script.server("endless")]);
     let offer = servers.offer(None).await;
-    assert_eq!(offer.tools.len(), 100);
-    assert_eq!((offer.tools[0].name.as_str(), offer.tools[2].name.as_str()), ("t", "endless_t_2"));
+    assert_eq!((offer.tools.len(), offer.tools[99].name.as_str()), (100, "t100"));
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tool_list_ends_when_a_cursor_repeats() {
+    let page = r#"{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"nextCursor":"more"}"#;
+    let on_list = format!("echo >>pages; answer '{page}'");
+    let script = Script { on_list, ..Default::default() }.write();
+    let servers = servers(vec![script.server("endless")]);
+    let offer = servers.offer(None).await;
+    assert_eq!((names(&offer), offer.failures.as_slice()), (vec!["t"], &[][..]));
+    assert_eq!(std::fs::read_to_string(script.path("pages")).unwrap(), "\n\n");
+    servers.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_invalid_entries_of_a_tool_list_are_left_out() {
+    let page =
+        r#"{"tools":[{"name":"bare"},{"inputSchema":{}},{"name":"echo","inputSchema":{"type":"object"}}]}"#;
+    let script = Script { on_list: format!("answer '{page}'"), ..Default::default() }.write();
+    let servers = servers(vec![script.server("odd")]);
+    let offer = servers.offer(None).await;
+    assert_eq!(names(&offer), ["echo"]);
+    let reason = &offer.failures[0].reason;
+    assert!(
+        reason.starts_with("2 of its 3 tools are left out (bare, number 2, without a name): "),
+        "{reason}"
+    );
+    assert_eq!(call(&servers, "echo", json!({})).await.content, "hello");
     servers.shut_down().await;
 }
 

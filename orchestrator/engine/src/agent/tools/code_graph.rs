@@ -5,7 +5,6 @@
 use protocol::Action;
 use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::ToolError;
@@ -45,16 +44,4 @@ pub(crate) fn add_code_graph(request: &mut ActionRequest) {
     {
         request.environment.0.insert(VARIABLE.into(), SCRIPT.into());
     }
-}
-
-/// For `deserialize_with`: some models write a single name instead of a list, or a list as a string.
-pub(super) fn deserialize_names<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Vec<String>>, D::Error> {
-    use serde::de::Error;
-    Ok(match Value::deserialize(deserializer)? {
-        Value::Null => None,
-        Value::String(text) => Some(serde_json::from_str(&text).unwrap_or_else(|_| vec![text])),
-        other => Some(serde_json::from_value(other).map_err(D::Error::custom)?),
-    })
 }

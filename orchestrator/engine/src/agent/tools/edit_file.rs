@@ -5,7 +5,6 @@ use protocol::action::{EditAction, EditCommand, FileImplementation};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::value_or_string;
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "edit_file";
@@ -37,9 +36,7 @@ pub(super) fn definition() -> Tool {
 pub(super) struct Arguments {
     path: String,
     content: String,
-    #[serde(default, deserialize_with = "value_or_string")]
     start: Option<i64>,
-    #[serde(default, deserialize_with = "value_or_string")]
     end: Option<i64>,
 }
 

@@ -5,7 +5,7 @@ use protocol::action::RunAction;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ToolError, value_or_string};
+use super::ToolError;
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "execute_bash";
@@ -37,9 +37,7 @@ pub(super) fn definition() -> Tool {
 #[derive(Deserialize)]
 pub(super) struct Arguments {
     command: String,
-    #[serde(default, deserialize_with = "value_or_string")]
     is_input: Option<bool>,
-    #[serde(default, deserialize_with = "value_or_string")]
     timeout: Option<f64>,
 }
 

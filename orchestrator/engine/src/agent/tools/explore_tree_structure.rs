@@ -4,7 +4,7 @@ use protocol::Action;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{ToolError, code_graph, value_or_string};
+use super::{ToolError, code_graph};
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "explore_tree_structure";
@@ -55,15 +55,11 @@ pub(super) fn definition() -> Tool {
 
 #[derive(Deserialize, Serialize)]
 pub(super) struct Arguments {
-    #[serde(deserialize_with = "code_graph::deserialize_names")]
-    start_entities: Option<Vec<String>>,
+    start_entities: Vec<String>,
     #[serde(default)]
     direction: Direction,
-    #[serde(default, deserialize_with = "value_or_string")]
     traversal_depth: Option<i32>,
-    #[serde(default, deserialize_with = "code_graph::deserialize_names")]
     entity_type_filter: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "code_graph::deserialize_names")]
     dependency_type_filter: Option<Vec<String>>,
 }
 
@@ -86,7 +82,7 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
         }
     }
     let arguments = json!({
-        "start_entities": arguments.start_entities.unwrap_or_default(),
+        "start_entities": arguments.start_entities,
         "direction": arguments.direction,
         "traversal_depth": arguments.traversal_depth.unwrap_or(2),
         "entity_type_filter": arguments.entity_type_filter,

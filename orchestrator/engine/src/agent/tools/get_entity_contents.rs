@@ -30,11 +30,9 @@ pub(super) fn definition() -> Tool {
 
 #[derive(Deserialize)]
 pub(super) struct Arguments {
-    #[serde(deserialize_with = "code_graph::deserialize_names")]
-    entity_names: Option<Vec<String>>,
+    entity_names: Vec<String>,
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
-    let names = arguments.entity_names.unwrap_or_default();
-    code_graph::action(NAME, &json!({"entity_names": names}), thought)
+    code_graph::action(NAME, &json!({"entity_names": arguments.entity_names}), thought)
 }

@@ -1,5 +1,6 @@
 //! The tools of agents, one file each: its definition, and the conversion of a call to an action.
 
+mod arguments;
 mod browser;
 mod code_graph;
 mod delegate;
@@ -23,9 +24,9 @@ mod think;
 mod view;
 
 use protocol::{Action, SecurityRisk};
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use self::arguments::deserialize;
 use super::definition::AgentDefinition;
 use crate::llm::{Tool, ToolCall};
 use crate::sandbox_tools::{CHROMIUM, IPYTHON, PYTHON, SandboxTool};
@@ -220,7 +221,7 @@ pub fn with_risk_parameter(mut tool: Tool) -> Tool {
     tool
 }
 
-fn risk_parameter() -> serde_json::Value {
+fn risk_parameter() -> Value {
     json!({
         "type": "string",
         "enum": ["LOW", "MEDIUM", "HIGH"],
@@ -232,8 +233,8 @@ fn risk_parameter() -> serde_json::Value {
 
 /// Returns the declared risk of a call. Unknown if the value is not a risk.
 fn declared_risk(call: &ToolCall) -> SecurityRisk {
-    let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-    let word = arguments[RISK].as_str().map(|word| word.trim().to_ascii_uppercase());
+    let arguments = arguments::parse(call, &json!({"type": "object"})).unwrap_or_default();
+    let word = arguments.get(RISK).and_then(Value::as_str).map(|word| word.trim().to_ascii_uppercase());
     match word.as_deref() {
         Some("LOW") => SecurityRisk::Low,
         Some("MEDIUM") => SecurityRisk::Medium,
@@ -264,59 +265,40 @@ fn to_action_without_risk(
     call: &ToolCall,
     thought: &str,
 ) -> Result<(Action, Option<f64>), ToolError> {
-    let is_offered = || offered.iter().any(|tool| tool.name == call.name);
+    let offered = offered.iter().find(|tool| tool.name == call.name);
     let is_available =
-        |tool: &ToolName| agent.tools.contains(tool) && (tool.needs().is_none() || is_offered());
+        |tool: &ToolName| agent.tools.contains(tool) && (tool.needs().is_none() || offered.is_some());
     let Some(tool) = ToolName::find(&call.name).filter(is_available) else {
         return if call.name == DELEGATE && !agent.delegates.is_empty() {
-            Ok((delegate::to_action(arguments(call)?, &agent.delegates, thought)?, None))
-        } else if is_offered() {
-            Ok((mcp::to_action(&call.name, arguments(call)?, thought), None))
+            let schema = delegate::definition(&agent.delegates).parameters;
+            Ok((delegate::to_action(deserialize(call, &schema)?, &agent.delegates, thought)?, None))
+        } else if let Some(tool) = offered {
+            Ok((mcp::to_action(&call.name, arguments::parse(call, &tool.parameters)?, thought), None))
         } else {
             Err(ToolError::NoSuchTool(call.name.clone()))
         };
     };
+    let schema = tool.definition().parameters;
     let action = match tool {
-        ToolName::ExecuteBash => return execute_bash::to_action(arguments(call)?, thought),
-        ToolName::ExecuteIpythonCell => execute_ipython_cell::to_action(arguments(call)?, thought),
-        ToolName::Browser => browser::to_action(arguments(call)?, thought)?,
-        ToolName::StrReplaceEditor => str_replace_editor::to_action(arguments(call)?, thought)?,
-        ToolName::EditFile => edit_file::to_action(arguments(call)?, thought),
-        ToolName::Think => think::to_action(arguments(call)?, thought),
-        ToolName::Finish => finish::to_action(arguments(call)?, thought),
-        ToolName::TaskTracker => task_tracker::to_action(arguments(call)?, thought)?,
+        ToolName::ExecuteBash => return execute_bash::to_action(deserialize(call, &schema)?, thought),
+        ToolName::ExecuteIpythonCell => execute_ipython_cell::to_action(deserialize(call, &schema)?, thought),
+        ToolName::Browser => browser::to_action(deserialize(call, &schema)?, thought)?,
+        ToolName::StrReplaceEditor => str_replace_editor::to_action(deserialize(call, &schema)?, thought)?,
+        ToolName::EditFile => edit_file::to_action(deserialize(call, &schema)?, thought),
+        ToolName::Think => think::to_action(deserialize(call, &schema)?, thought),
+        ToolName::Finish => finish::to_action(deserialize(call, &schema)?, thought),
+        ToolName::TaskTracker => task_tracker::to_action(deserialize(call, &schema)?, thought)?,
         ToolName::RequestCondensation => request_condensation::to_action(),
-        ToolName::View => view::to_action(arguments(call)?, thought),
-        ToolName::Grep => grep::to_action(arguments(call)?, thought)?,
-        ToolName::Glob => glob::to_action(arguments(call)?, thought)?,
-        ToolName::SearchCodeSnippets => search_code_snippets::to_action(arguments(call)?, thought)?,
-        ToolName::GetEntityContents => get_entity_contents::to_action(arguments(call)?, thought)?,
-        ToolName::ExploreTreeStructure => explore_tree_structure::to_action(arguments(call)?, thought)?,
+        ToolName::View => view::to_action(deserialize(call, &schema)?, thought),
+        ToolName::Grep => grep::to_action(deserialize(call, &schema)?, thought)?,
+        ToolName::Glob => glob::to_action(deserialize(call, &schema)?, thought)?,
+        ToolName::SearchCodeSnippets => {
+            search_code_snippets::to_action(deserialize(call, &schema)?, thought)?
+        }
+        ToolName::GetEntityContents => get_entity_contents::to_action(deserialize(call, &schema)?, thought)?,
+        ToolName::ExploreTreeStructure => {
+            explore_tree_structure::to_action(deserialize(call, &schema)?, thought)?
+        }
     };
     Ok((action, None))
-}
-
-fn arguments<T: DeserializeOwned>(call: &ToolCall) -> Result<T, ToolError> {
-    // Some providers write an empty text if there are no arguments.
-    let text = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
-    let tool = || call.name.clone();
-    let value: serde_json::Value = serde_json::from_str(text)
-        .map_err(|error| ToolError::NotJson { tool: tool(), problem: error.to_string() })?;
-    T::deserialize(value).map_err(|error| ToolError::Arguments { tool: tool(), problem: error.to_string() })
-}
-
-/// For `deserialize_with`: some models write flags and numbers as strings.
-fn value_or_string<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned,
-{
-    use serde::de::Error;
-    let value = match serde_json::Value::deserialize(deserializer)? {
-        serde_json::Value::String(text) => {
-            serde_json::from_str(&text.to_ascii_lowercase()).unwrap_or(serde_json::Value::String(text))
-        }
-        other => other,
-    };
-    Option::deserialize(value).map_err(D::Error::custom)
 }

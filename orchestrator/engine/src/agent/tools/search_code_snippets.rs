@@ -4,7 +4,7 @@ use protocol::Action;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ToolError, code_graph, value_or_string};
+use super::{ToolError, code_graph};
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "search_code_snippets";
@@ -41,9 +41,7 @@ pub(super) fn definition() -> Tool {
 
 #[derive(Deserialize)]
 pub(super) struct Arguments {
-    #[serde(default, deserialize_with = "code_graph::deserialize_names")]
     search_terms: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "value_or_string")]
     line_nums: Option<Vec<u32>>,
     file_path_or_pattern: Option<String>,
 }

@@ -5,7 +5,7 @@ use protocol::action::{EditAction, EditCommand, FileImplementation, ReadAction};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ToolError, value_or_string};
+use super::ToolError;
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "str_replace_editor";
@@ -45,9 +45,7 @@ pub(super) struct Arguments {
     file_text: Option<String>,
     old_str: Option<String>,
     new_str: Option<String>,
-    #[serde(default, deserialize_with = "value_or_string")]
     insert_line: Option<i64>,
-    #[serde(default, deserialize_with = "value_or_string")]
     view_range: Option<Vec<i64>>,
 }
 

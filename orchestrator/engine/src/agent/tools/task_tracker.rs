@@ -5,7 +5,7 @@ use protocol::action::{TaskTrackingAction, TrackedTask};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{ToolError, value_or_string};
+use super::ToolError;
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "task_tracker";
@@ -49,7 +49,6 @@ pub(super) fn definition() -> Tool {
 #[derive(Deserialize)]
 pub(super) struct Arguments {
     command: String,
-    #[serde(default, deserialize_with = "value_or_string")]
     task_list: Option<Vec<TrackedTask>>,
 }
 

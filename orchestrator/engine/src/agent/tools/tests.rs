@@ -99,6 +99,130 @@ fn tasks_are_delegated_to_known_agents_only() {
     assert!(definitions(&alone).is_empty());
 }
 
+fn call_with_text(name: &str, arguments: &str) -> Result<Action, ToolError> {
+    let call =
+        ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into(), ..Default::default() };
+    to_action(&agent(&ToolName::ALL), &[], &call, "why").map(|(action, _)| action)
+}
+
+#[test]
+fn arguments_have_the_meant_type() {
+    let insert =
+        |line: Value| json!({"command": "insert", "path": "/a", "new_str": "2", "insert_line": line});
+    let view = |range: Value| json!({"path": "/a", "view_range": range});
+    let run =
+        |is_input: Value, timeout: Value| json!({"command": "1", "is_input": is_input, "timeout": timeout});
+    let plan = |tasks: Value| json!({"command": "plan", "task_list": tasks});
+    for (tool, written, meant) in [
+        ("str_replace_editor", insert(json!(2.0)), insert(json!(2))),
+        ("str_replace_editor", insert(json!(" 2.0")), insert(json!(2))),
+        ("view", view(json!(["1", 3.0])), view(json!([1, 3]))),
+        ("view", view(json!("[1, \"-1\"]")), view(json!([1, -1]))),
+        ("view", view(json!(null)), json!({"path": "/a"})),
+        ("execute_bash", run(json!("True"), json!("2.5")), run(json!(true), json!(2.5))),
+        ("execute_bash", run(json!("null"), json!(null)), json!({"command": "1"})),
+        ("task_tracker", plan(json!(r#"[{"title": "Fix It"}]"#)), plan(json!([{"title": "Fix It"}]))),
+    ] {
+        let expected = call(tool, &meant).unwrap();
+        for text in [written.to_string(), json!(written.to_string()).to_string()] {
+            assert_eq!(call_with_text(tool, &text).as_ref(), Ok(&expected), "{text}");
+        }
+    }
+    let search =
+        |terms: Value| call_offered("search_code_snippets", &json!({"search_terms": terms})).unwrap();
+    for (written, meant) in
+        [("Cart", json!(["Cart"])), (r#"["Cart", "run"]"#, json!(["Cart", "run"])), ("[0]", json!(["[0]"]))]
+    {
+        assert_eq!(search(json!(written)), search(meant));
+    }
+}
+
+#[test]
+fn omitted_arguments_are_no_error_when_all_are_optional() {
+    for text in ["", " \n", "null", "\"null\"", "{}"] {
+        assert!(matches!(call_with_text("finish", text), Ok(Action::Finish(_))), "{text}");
+        let error = call_with_text("view", text).unwrap_err().to_string();
+        assert_eq!(error, "the arguments of view: missing field `path`");
+    }
+}
+
+#[test]
+fn arguments_of_another_type_are_rejected_by_name() {
+    for (tool, arguments, problem) in [
+        ("view", json!({"path": "/a", "view_range": "one"}), r#"view_range: invalid type: string "one""#),
+        (
+            "view",
+            json!({"path": "/a", "view_range": ["one"]}),
+            r#"view_range[0]: invalid type: string "one""#,
+        ),
+        (
+            "view",
+            json!({"path": "/a", "view_range": "[1, [2]]"}),
+            r#"view_range: invalid type: string "[1, [2]]""#,
+        ),
+        ("view", json!({"path": 7}), "path: invalid type: integer `7`, expected a string"),
+        ("view", json!(["/a"]), "write a JSON object"),
+        (
+            "edit_file",
+            json!({"path": "/a", "content": "", "start": "two"}),
+            r#"start: invalid type: string "two""#,
+        ),
+        (
+            "edit_file",
+            json!({"path": "/a", "content": "", "start": 2.5}),
+            "start: invalid type: floating point `2.5`",
+        ),
+        (
+            "edit_file",
+            json!({"path": "/a", "content": "", "start": 1e300}),
+            "start: invalid type: floating point",
+        ),
+        ("execute_bash", json!({"command": "", "is_input": 1}), "is_input: invalid type: integer `1`"),
+    ] {
+        let error = call(tool, &arguments).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("the arguments of {tool}: {problem}")), "{error}");
+    }
+}
+
+#[test]
+fn text_arguments_are_unchanged() {
+    for text in ["2", "2.0", "true", "null", "", " [1, 3]", "{\"a\": \"B\"}", "\"quoted\""] {
+        let arguments =
+            json!({"command": "create", "path": text, "file_text": text, "old_str": text, "new_str": text});
+        let Ok(Action::Edit(edit)) = call("str_replace_editor", &arguments) else { panic!("an edit") };
+        let expected = Some(text.to_owned());
+        assert_eq!(
+            (edit.path.as_str(), &edit.file_text, &edit.old_str, &edit.new_str),
+            (text, &expected, &expected, &expected)
+        );
+        let Ok(Action::Run(run)) = call("execute_bash", &json!({"command": text})) else { panic!("a run") };
+        assert_eq!(run.command, text);
+    }
+}
+
+#[test]
+fn mcp_arguments_have_the_type_that_the_server_declares() {
+    let parameters = json!({"type": "object", "properties": {
+        "count": {"type": "integer"},
+        "filter": {"type": "object", "properties": {"deep": {"type": "boolean"}}},
+        "text": {"type": "string"},
+        "any": {},
+    }});
+    let offered = [Tool { name: "find".into(), description: String::new(), parameters }];
+    let arguments =
+        json!({"count": "3", "filter": "{\"deep\": \"true\"}", "text": "3", "any": "3", "other": null});
+    let call = |arguments: String| {
+        let call = ToolCall { id: "c".into(), name: "find".into(), arguments, ..Default::default() };
+        match to_action(&agent(&[]), &offered, &call, "").map(|(action, _)| action) {
+            Ok(Action::CallToolMcp(mcp)) => Value::from(mcp.arguments),
+            other => panic!("{other:?}"),
+        }
+    };
+    let expected = json!({"count": 3, "filter": {"deep": true}, "text": "3", "any": "3", "other": null});
+    assert_eq!(call(arguments.to_string()), expected);
+    assert_eq!(call("null".into()), json!({}));
+}
+
 #[test]
 fn task_list_is_bounded() {
     let plan = |count: usize, notes: &str| {

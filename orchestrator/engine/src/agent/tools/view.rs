@@ -5,7 +5,6 @@ use protocol::action::{FileImplementation, ReadAction};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::value_or_string;
 use crate::llm::Tool;
 
 pub(super) const NAME: &str = "view";
@@ -32,7 +31,6 @@ pub(super) fn definition() -> Tool {
 #[derive(Deserialize)]
 pub(super) struct Arguments {
     path: String,
-    #[serde(default, deserialize_with = "value_or_string")]
     view_range: Option<Vec<i64>>,
 }
 
