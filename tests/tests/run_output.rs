@@ -168,9 +168,10 @@ async fn doctor_reports_missing_requirements() {
     };
     let (code, checks) = found(&mut doctor("local"));
     assert_eq!((code, status(&checks, "engine")), (0, json!("warning")), "{checks}");
-    for name in ["isolation", "key", "model"] {
+    for name in ["isolation", "key", "model", "calls"] {
         assert_eq!(status(&checks, name), "ok", "{checks}");
     }
+    assert!(checks.to_string().contains("test: wire format: OpenAI chat completions"), "{checks}");
     let (code, checks) = found(&mut doctor("docker"));
     assert_eq!((code, status(&checks, "engine")), (1, json!("failed")), "{checks}");
     let mut without_key = home.glovebox(&["doctor", "--json", "--runtime", "local", "-l", "gpt-4o"]);

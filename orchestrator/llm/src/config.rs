@@ -195,16 +195,24 @@ impl LlmConfig {
     /// Returns the provider. A `claude-…` without a prefix and a base URL is Anthropic's own API too. The models that need the
     /// Responses API need it on OpenAI's hosts only: compatible servers with the same names may not have it.
     pub(crate) fn provider(&self) -> Provider {
+        self.provider_with_reason().0
+    }
+
+    /// Returns why the provider is chosen, too.
+    pub(crate) fn provider_with_reason(&self) -> (Provider, &'static str) {
         let own_name = self.model.starts_with("claude-") && self.configured_base_url().is_none();
         match self.custom_llm_provider.as_deref().filter(|name| !name.is_empty()) {
-            Some("anthropic") => Provider::Anthropic,
-            Some(RESPONSES_PROVIDER) => Provider::OpenAiResponses,
-            _ if self.model.starts_with("openai/responses/") => Provider::OpenAiResponses,
-            None if own_name || self.model.starts_with("anthropic/") => Provider::Anthropic,
-            None if requires_responses(&self.model) && self.is_served_by_openai() => {
-                Provider::OpenAiResponses
+            Some("anthropic") => (Provider::Anthropic, "by custom_llm_provider"),
+            Some(RESPONSES_PROVIDER) => (Provider::OpenAiResponses, "by custom_llm_provider"),
+            _ if self.model.starts_with("openai/responses/") => {
+                (Provider::OpenAiResponses, "by the prefix of the name")
             }
-            _ => Provider::OpenAi,
+            None if own_name || self.model.starts_with("anthropic/") => (Provider::Anthropic, "by the name"),
+            None if requires_responses(&self.model) && self.is_served_by_openai() => {
+                (Provider::OpenAiResponses, "by the name, on the hosts of OpenAI and Azure")
+            }
+            Some(_) => (Provider::OpenAi, "by custom_llm_provider"),
+            None => (Provider::OpenAi, "as most servers"),
         }
     }
 

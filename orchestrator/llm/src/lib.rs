@@ -16,6 +16,7 @@ mod classify;
 mod config;
 mod connection_guard;
 mod connectivity;
+mod description;
 mod error_name;
 mod history;
 mod hosts;
@@ -42,6 +43,7 @@ pub use analyzer::{AnalyzerConfig, GraySwanAnalyzer, HttpAnalyzer, InvariantAnal
 pub use config::{ConfigError, LlmConfig, Timeouts};
 pub use connection_guard::ConnectionGuard;
 pub use connectivity::{check_connection, is_key_missing};
+pub use description::{ModelDescription, describe};
 pub use prices::is_listed_model;
 pub use recording::{RecordingError, RecordingLlm, RecordingRedaction, ReplayLlm};
 pub use retry::RetryPolicy;

@@ -43,6 +43,26 @@ struct ListPrice {
     context_window: u64,
 }
 
+/// The table's prices of a million input and output tokens, in US dollars, and the context window. 0 if it is unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct ModelPrices {
+    pub(crate) prices: Option<(f64, f64)>,
+    pub(crate) context_window: u64,
+}
+
+/// Looks up the prices of short requests.
+pub(crate) fn list_price(model: &str) -> ModelPrices {
+    // Longer requests can cost more for each token.
+    const TOKENS: u64 = 1000;
+    let per_million = |usage| Some(look_up(model, &usage).cost? * (1_000_000 / TOKENS) as f64);
+    let input = per_million(TokenUsage { prompt_tokens: TOKENS, ..TokenUsage::default() });
+    let output = per_million(TokenUsage { completion_tokens: TOKENS, ..TokenUsage::default() });
+    ModelPrices {
+        prices: input.zip(output),
+        context_window: look_up(model, &TokenUsage::default()).context_window,
+    }
+}
+
 /// Whether the built-in price table has a model of exactly this name, with or without its provider in front. The first caller waits
 /// while the table is decoded.
 pub fn is_listed_model(model: &str) -> bool {

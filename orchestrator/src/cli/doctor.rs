@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::interrupts::Interrupts;
 use super::{load_config, print};
-use crate::compose::{self, CallMode, Models, StateDir};
+use crate::compose::{self, CallMode, Models, StateDir, provider_models};
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::Exit;
 
@@ -75,6 +75,7 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
     let overrides = Overrides { runtime: arguments.runtime, model: arguments.model, ..overrides };
     let config = load_config(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
+    let model_facts = describe_models(&config).await?;
     let (engine, isolation) = tokio::join!(engine(&config, &state_dir), isolation(&config, &state_dir));
     // `auto` needs one of both.
     let (has_engine, is_isolated) = (engine.is_ok(), isolation.is_ok());
@@ -86,6 +87,7 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
         Check::new("isolation", needs(Runtime::Local, has_engine), isolation),
         Check::new("key", true, key(&config)),
         Check::new("model", true, model(&config).await),
+        Check::new("calls", false, Ok(model_facts)),
         disk(&config.state_dir),
     ];
     report(&checks, arguments.json)?;
@@ -145,6 +147,17 @@ async fn model(config: &Config) -> anyhow::Result<String> {
     let Some(model) = &config.llm.model else { anyhow::bail!("no model is configured") };
     compose::reach_provider(config).await?;
     Ok(format!("the provider of {model} can be reached"))
+}
+
+/// Describes how the models are called. The price table is decoded on a blocking thread.
+async fn describe_models(config: &Config) -> anyhow::Result<String> {
+    let models: Vec<_> = provider_models(config).map(|(model, config)| (model.clone(), config)).collect();
+    let describe = move || {
+        let lines = models.iter().map(|(model, config)| format!("{model}: {}", llm::describe(config)));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let text = tokio::task::spawn_blocking(describe).await?;
+    Ok(if text.is_empty() { "the responses come from a file".to_owned() } else { text })
 }
 
 fn disk(folder: &Path) -> Check {
