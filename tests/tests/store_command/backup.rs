@@ -247,6 +247,8 @@ fn restore_is_interrupted_while_it_reads_standard_input() {
     let home = Home::new();
     let mut restoring = home.glovebox(&["store", "restore", "-"]);
     let mut restoring = restoring.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Open until the end: waiting for a child closes its standard input, and an end competes with the interrupt.
+    let _input = restoring.stdin.take();
     let status = format!("/proc/{}/status", restoring.id());
     let caught = |line: &str| {
         line.strip_prefix("SigCgt:")
