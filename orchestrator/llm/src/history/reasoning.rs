@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use engine::llm::{AssistantMessage, ChatMessage, LlmRequest, ToolCall};
+use engine::llm::{AssistantMessage, ChatMessage, LlmRequest, ProviderFields, ToolCall};
 use serde_json::{Value, json};
 
 use super::fingerprint;
@@ -65,16 +65,11 @@ impl Reasoning {
         }
     }
 
-    /// Returns a message without the fields of another writer, and without refused ones.
+    /// Returns a message without the fields of another writer and refused ones, and with those that the provider requires.
     pub(super) fn of_this_model(&self, message: &AssistantMessage) -> AssistantMessage {
-        let mut sent = message.clone();
-        let writer = sent.provider_fields.0.remove(WRITER_FIELD);
-        sent.provider_fields.0.retain(|_, value| !value.is_null());
-        // The writer of an older message is unknown.
-        let is_foreign = writer.is_some_and(|writer| writer != self.writer);
-        if is_foreign || self.is_refused(&sent) {
-            sent.provider_fields.0.clear();
-            sent.tool_calls.iter_mut().for_each(|call| call.provider_fields.0.clear());
+        let mut sent = self.own(message);
+        if self.is_refused(&sent) {
+            remove_fields(&mut sent);
         }
         if self.requires_reasoning.load(Ordering::Relaxed) {
             sent.provider_fields.0.entry("reasoning_content").or_insert_with(|| BLANK_REASONING.into());
@@ -88,30 +83,40 @@ impl Reasoning {
         sent
     }
 
+    /// Returns a message without the fields of another writer. The writer of an older message is unknown.
+    fn own(&self, message: &AssistantMessage) -> AssistantMessage {
+        let mut own = message.clone();
+        let writer = own.provider_fields.0.remove(WRITER_FIELD);
+        own.provider_fields.0.retain(|_, value| !value.is_null());
+        if writer.is_some_and(|writer| writer != self.writer) {
+            remove_fields(&mut own);
+        }
+        own
+    }
+
     /// Records a refusal. Returns whether the next request differs.
     pub(super) fn learn(&self, refusal: HistoryRefusal, request: &LlmRequest) -> bool {
         match refusal {
             HistoryRefusal::NoReasoning => !self.requires_reasoning.swap(true, Ordering::Relaxed),
             HistoryRefusal::Reasoning => {
                 let messages = request.messages.iter().filter_map(|message| match message {
-                    ChatMessage::Assistant(message) => Some(self.of_this_model(message)),
+                    ChatMessage::Assistant(message) => Some(self.own(message)),
                     _ => None,
                 });
-                let new: Vec<_> =
-                    messages.filter(has_fields).map(|message| fingerprint_of(&message)).collect();
+                let fingerprints = messages.filter(has_fields).map(|message| fingerprint_of(&message));
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                let new: Vec<_> = fingerprints.filter(|fingerprint| !refused.contains(fingerprint)).collect();
+                if new.is_empty() || new.len() > MAX_REFUSED {
+                    return false;
+                }
                 if refused.len() + new.len() > MAX_REFUSED {
                     refused.clear();
                 }
-                let before = refused.len();
-                refused.extend(new.into_iter().take(MAX_REFUSED));
-                let is_changed = refused.len() > before;
-                if is_changed {
-                    tracing::warn!(
-                        "the provider refuses the reasoning of earlier messages; continuing without it"
-                    );
-                }
-                is_changed
+                refused.extend(new);
+                tracing::warn!(
+                    "the provider refuses the reasoning of earlier messages; continuing without it"
+                );
+                true
             }
         }
     }
@@ -120,6 +125,11 @@ impl Reasoning {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         !refused.is_empty() && refused.contains(&fingerprint_of(message))
     }
+}
+
+fn remove_fields(message: &mut AssistantMessage) {
+    message.provider_fields.0.clear();
+    message.tool_calls.iter_mut().for_each(|call| call.provider_fields.0.clear());
 }
 
 fn add_signature(call: &mut ToolCall) {
@@ -132,7 +142,7 @@ fn add_signature(call: &mut ToolCall) {
 
 /// Whether a message has fields other than its text and its calls.
 fn has_fields(message: &AssistantMessage) -> bool {
-    let is_set = |fields: &engine::llm::ProviderFields| fields.0.values().any(|value| !is_void(value));
+    let is_set = |fields: &ProviderFields| fields.0.values().any(|value| !is_void(value));
     is_set(&message.provider_fields) || message.tool_calls.iter().any(|call| is_set(&call.provider_fields))
 }
 

@@ -216,6 +216,26 @@ fn fields_are_sent_only_to_their_writer() {
 }
 
 #[test]
+fn refused_signature_is_replaced() {
+    let history = history("gemini-3.1-pro");
+    let message = json!({ "tool_calls": [{
+        "id": "a", "function": { "name": "run", "arguments": "{}" },
+        "extra_content": { "google": { "thought_signature": "old" } },
+    }] });
+    let mut response =
+        ModelResponse { message: AssistantMessage::from_stored(message), ..Default::default() };
+    history.complete(&mut response, &LlmRequest::default());
+    let request = request(vec![ChatMessage::Assistant(response.message)]);
+    let signature = || {
+        let calls = calls(&history.acceptable(&request).messages);
+        calls[0]["extra_content"]["google"]["thought_signature"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(signature(), "old");
+    assert!(history.learn(HistoryRefusal::Reasoning, &request));
+    assert_ne!(signature(), "old");
+}
+
+#[test]
 fn refused_reasoning_is_not_sent_again() {
     let history = history("a");
     let request = request(vec![user("go"), ChatMessage::Assistant(signed(&history)), result("a", "done")]);
