@@ -12,6 +12,7 @@
 
 mod analyzer;
 mod anthropic;
+mod arguments;
 mod classify;
 mod config;
 mod connection_guard;

@@ -3,7 +3,7 @@
 use engine::llm::{AssistantMessage, ToolCall};
 use serde_json::{Value, json};
 
-use crate::history::parse_arguments;
+use crate::arguments::parse_arguments;
 
 /// The provider field of a message with its original blocks, if its text and calls do not suffice to build them.
 pub(crate) const CONTENT_FIELD: &str = "anthropic_content";

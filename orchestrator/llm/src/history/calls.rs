@@ -6,6 +6,7 @@ use engine::llm::{AssistantMessage, ProviderFields, Tool, ToolCall};
 use serde_json::{Map, Value};
 
 use super::{FINGERPRINT_CHARS, fingerprint};
+use crate::arguments::parse_arguments;
 use crate::{anthropic, responses};
 
 /// Fields of a message with its original blocks, in the format of the wire that received them.
@@ -95,16 +96,6 @@ pub(super) fn for_each_call(message: &mut AssistantMessage, mut change: impl FnM
         if let Some(block) = block {
             block.update(&before, call);
         }
-    }
-}
-
-/// Parses arguments. If they are not an object, the result shows the model what it wrote.
-pub(crate) fn parse_arguments(arguments: &str) -> Map<String, Value> {
-    match serde_json::from_str(arguments) {
-        Ok(Value::Object(object)) => object,
-        Ok(Value::Null) => Map::new(),
-        _ if arguments.trim().is_empty() => Map::new(),
-        _ => Map::from_iter([("malformed".to_owned(), arguments.into())]),
     }
 }
 

@@ -17,7 +17,6 @@ use serde_json::Value;
 use crate::config::LlmConfig;
 use crate::models::is_of_family;
 use calls::CallIds;
-pub(crate) use calls::parse_arguments;
 pub(crate) use reasoning::HistoryRefusal;
 use reasoning::Reasoning;
 

@@ -37,7 +37,7 @@ pub(in crate::conversation) enum Decision {
     RequestCondensation,
     Fail,
     Overflow,
-    /// The provider refuses the request, and says no reason.
+    /// The provider refuses the request, without a reason.
     Refused,
     /// Delegates this many tasks in one response.
     Delegate(usize),
