@@ -31,7 +31,7 @@ impl Hosts {
         // Each conversation has its own folder, which is the working directory of its commands. They print, because the time without
         // output is limited.
         let command = format!(
-            "echo run >> runs; until [ -e {} ]; do echo waiting; sleep 0.5; done; echo done",
+            "echo waiting; echo run >> runs; until [ -e {} ]; do sleep 0.5; echo waiting; done; echo done",
             home.workspace().join("gate").display()
         );
         home.write(
@@ -55,7 +55,7 @@ impl Hosts {
         self.home.path().join(".glovebox/workspaces").join(id).join("runs")
     }
 
-    /// Creates conversations, and waits until their commands run.
+    /// Creates conversations, and waits until their commands run and have printed.
     async fn create_running(&self, server: &HostServer, count: usize) -> Vec<String> {
         let mut ids = Vec::new();
         for _ in 0..count {
