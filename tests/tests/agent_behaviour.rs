@@ -69,6 +69,38 @@ fn mcp_tool_is_called_in_the_sandbox() {
 }
 
 #[test]
+fn tool_beyond_the_limit_is_found_and_called() {
+    let home = Home::new();
+    let arguments = serde_json::to_string(&["-c", SCRIPT]).unwrap();
+    home.write(
+        ".glovebox/config.toml",
+        format!(
+            "[core]\nenable_browser = false\n[mcp]\nmax_listed_tools = 0\n\
+             [[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n"
+        ),
+    );
+    let search = tool_call("search_tools", &json!({"query": "where"}));
+    let call = tool_call("call_tool", &json!({"name": "where", "arguments": {"a": 1}}));
+    let all = run(&home, "where are you?", &json!([search, call, finish()]), 0);
+    let shown = home.run(&["conversations", "show", &latest(&home)]).expect(0).stdout;
+    assert!(shown.contains("[tools: search_tools, call_tool; about "), "{shown}");
+    let offers = select_events(&all, "action", "system");
+    let names: Vec<_> =
+        offers[1]["args"]["tools"].as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
+    assert_eq!(names, ["search_tools", "call_tool"]);
+    assert_eq!(offers.len(), 2);
+    let [searched, called] = select_events(&all, "action", "call_tool_mcp")[..] else { panic!("{all:#?}") };
+    assert_eq!(
+        (&searched["args"]["name"], &called["args"]["name"]),
+        (&json!("search_tools"), &json!("where"))
+    );
+    let [found, answered] = select_events(&all, "observation", "mcp")[..] else { panic!("{all:#?}") };
+    assert!(found["content"].as_str().unwrap().starts_with("## where\n"), "{found}");
+    assert!(answered["content"].as_str().unwrap().contains(home.workspace().to_str().unwrap()));
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn looping_agent_is_stopped_and_resumes_before_the_loop() {
     let home = Home::new();
     let responses: Vec<Value> = (0..4).map(|_| bash("echo same")).chain([finish()]).collect();

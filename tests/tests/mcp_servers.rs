@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::sandbox::Sandbox;
 use engine::tool_servers::ToolServers;
-use mcp::{McpServer, McpServers, Program, Transport};
+use mcp::{McpServer, McpServers, Program, ToolBudget, Transport};
 use protocol::{Observation, ObservationKind};
 use serde_json::{Map, Value, json};
 use tests::sandbox_contract::faults::FaultInjection as _;
@@ -15,6 +15,8 @@ use tests::sandbox_contract::{Backend as _, create_sandbox};
 use tests::tool_server::SCRIPT;
 
 use crate::test_packages::npm_packages;
+
+const BUDGET: ToolBudget = ToolBudget { tools: 20, tokens: 10_000 };
 
 fn server(command: &str, args: &[&str]) -> McpServer {
     let program = Program {
@@ -64,7 +66,7 @@ fn runs(process: i32) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
     let backend = LocalBackend::new().unwrap();
-    let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
+    let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), BUDGET, &[]);
     let early = servers.offer(None).await;
     assert_eq!(
         (early.tools.len(), early.failures.len()),
@@ -101,7 +103,7 @@ async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
 async fn mcp_server_is_restarted_when_its_connection_breaks() {
     let backend = LocalBackend::new().unwrap();
     let sandbox = create_shared_sandbox(&backend).await;
-    let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), &[]);
+    let servers = McpServers::new(vec![server("sh", &["-c", SCRIPT])], Vec::new(), BUDGET, &[]);
     servers.offer(Some(&sandbox)).await;
     let before = process(&servers).await;
     assert!(backend.cut_connection(&sandbox.lease().sandbox_id).await > 0);
@@ -124,7 +126,7 @@ async fn mcp_server_is_restarted_when_its_connection_breaks() {
 async fn failure_is_reported_when_the_mcp_program_is_missing() {
     let backend = LocalBackend::new().unwrap();
     let sandbox = create_shared_sandbox(&backend).await;
-    let servers = McpServers::new(vec![server("/nowhere/to-be-found", &[])], Vec::new(), &[]);
+    let servers = McpServers::new(vec![server("/nowhere/to-be-found", &[])], Vec::new(), BUDGET, &[]);
     let offer = servers.offer(Some(&sandbox)).await;
     assert!(offer.failures[0].reason.contains("/nowhere/to-be-found"), "{offer:?}");
     removed(&backend, sandbox).await;
@@ -137,7 +139,7 @@ async fn reference_mcp_server_works_in_a_sandbox() {
     let backend = LocalBackend::new().unwrap();
     let sandbox = create_shared_sandbox(&backend).await;
     let server = server("node", &[script.to_str().unwrap(), "stdio"]);
-    let servers = McpServers::new(vec![server], Vec::new(), &[]);
+    let servers = McpServers::new(vec![server], Vec::new(), BUDGET, &[]);
     let offer = servers.offer(Some(&sandbox)).await;
     assert_eq!(offer.failures, []);
     assert_eq!(call(&servers, "echo", json!({"message": "inside"})).await.content, "Echo: inside");

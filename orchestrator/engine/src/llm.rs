@@ -68,6 +68,16 @@ impl LlmRequest {
     }
 }
 
+/// Estimated length of a token of a tool's definition, in bytes.
+const TOKEN_BYTES: usize = 4;
+
+impl Tool {
+    /// Returns the estimated number of tokens that tools add to each request.
+    pub fn estimated_tokens(tools: &[Self]) -> usize {
+        tools.iter().map(|tool| json_bytes(&tool.to_stored())).sum::<usize>() / TOKEN_BYTES
+    }
+}
+
 /// Returns the length of a value as JSON. A value that does not serialize is not sent, and counts as empty.
 fn json_bytes(value: &impl serde::Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())

@@ -9,13 +9,15 @@ use std::collections::HashSet;
 use engine::llm::Tool;
 use engine::tool_servers::ToolServerFailure;
 
+use crate::search;
 use crate::tool_list::ListedTool;
 
 /// Maximum length of a name that model providers accept.
 const MAX_NAME_LENGTH: usize = 64;
 
-/// Maximum number of tools of all servers. Providers accept 128, which include the agent's own.
-const MAX_TOOLS: usize = 100;
+/// Maximum number of tools of all servers, and of the bytes of their definitions. They stay in memory.
+const MAX_TOOLS: usize = 1000;
+const MAX_DEFINITION_BYTES: usize = 4 << 20;
 
 /// Tools of all servers, by unique name.
 #[derive(Debug, Default, PartialEq)]
@@ -40,19 +42,26 @@ impl Catalogue {
         let mut taken: HashSet<String> = reserved.iter().cloned().collect();
         let mut catalogue = Self::default();
         let mut failures = Vec::new();
+        let mut bytes = 0;
         for (index, (server, tools)) in lists.iter().enumerate() {
-            let room = MAX_TOOLS.saturating_sub(catalogue.entries.len());
-            for tool in tools.iter().take(room) {
+            let before = catalogue.entries.len();
+            for tool in tools {
+                bytes += tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
+                if catalogue.entries.len() == MAX_TOOLS || bytes > MAX_DEFINITION_BYTES {
+                    break;
+                }
                 let name = unique_name(server, &tool.name, &taken);
                 taken.insert(name.clone());
                 let offered =
                     Tool { name, description: tool.description.clone(), parameters: tool.parameters.clone() };
                 catalogue.entries.push(CatalogueEntry { offered, server: index, name: tool.name.clone() });
             }
-            if tools.len() > room {
+            let offered = catalogue.entries.len() - before;
+            if tools.len() > offered {
                 let (all, server) = (tools.len(), (*server).to_owned());
                 let reason = format!(
-                    "it has {all} tools and {room} of them are offered: all servers together may offer {MAX_TOOLS}"
+                    "it has {all} tools and {offered} of them are offered: all servers together may offer {MAX_TOOLS}, \
+                     with definitions of at most {MAX_DEFINITION_BYTES} bytes"
                 );
                 failures.push(ToolServerFailure { server, reason });
             }
@@ -65,10 +74,15 @@ impl Catalogue {
         self.entries.iter().map(|entry| entry.offered.clone()).collect()
     }
 
-    /// Returns the index of the server that has a tool, and the tool's name there.
-    pub(crate) fn find(&self, offered: &str) -> Option<(usize, &str)> {
+    /// Searches for tools. Takes time in proportion to their definitions.
+    pub(crate) fn search(&self, query: &str) -> String {
+        search::search(&self.tools(), query)
+    }
+
+    /// Returns a tool, the index of the server that has it, and its name there.
+    pub(crate) fn find(&self, offered: &str) -> Option<(&Tool, usize, &str)> {
         let entry = self.entries.iter().find(|entry| entry.offered.name == offered)?;
-        Some((entry.server, &entry.name))
+        Some((&entry.offered, entry.server, &entry.name))
     }
 }
 
@@ -124,9 +138,10 @@ mod tests {
             names(&catalogue),
             ["status", "log", "git_think", "svn_status", "svn_svn_status", "svn_log", "svn_log_2"]
         );
-        assert_eq!(catalogue.find("svn_status"), Some((1, "status")));
-        assert_eq!(catalogue.find("git_think"), Some((0, "think")));
-        assert_eq!(catalogue.find("think"), None);
+        let found = |name: &str| catalogue.find(name).map(|(_, server, name)| (server, name));
+        assert_eq!(found("svn_status"), Some((1, "status")));
+        assert_eq!(found("git_think"), Some((0, "think")));
+        assert_eq!(found("think"), None);
         assert_eq!(failures, []);
     }
 
@@ -143,18 +158,28 @@ mod tests {
             assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{name}");
         }
         assert_eq!(names[1], "a_b_c_d");
-        assert_eq!(catalogue.find(&names[2]), Some((0, "füße\u{0}")));
+        assert_eq!(catalogue.find(&names[2]).map(|(_, server, name)| (server, name)), Some((0, "füße\u{0}")));
     }
 
     #[test]
     fn too_many_tools_are_reported() {
         let many = |count: usize| (0..count).map(|index| tool(&format!("t{index}"))).collect::<Vec<_>>();
-        let (catalogue, failures) = Catalogue::new(&[], &[("a", many(90)), ("b", many(20))]);
+        let (catalogue, failures) = Catalogue::new(&[], &[("a", many(MAX_TOOLS - 10)), ("b", many(20))]);
         assert_eq!(catalogue.tools().len(), MAX_TOOLS);
         assert_eq!(failures.len(), 1);
         assert_eq!(
             (failures[0].server.as_str(), failures[0].reason.contains("20 tools and 10")),
             ("b", true)
         );
+    }
+
+    #[test]
+    fn definitions_are_bounded() {
+        let wide =
+            |name: &str| ListedTool { description: "d".repeat(MAX_DEFINITION_BYTES / 2), ..tool(name) };
+        let (catalogue, failures) =
+            Catalogue::new(&[], &[("a", vec![wide("x"), wide("y")]), ("b", vec![tool("z")])]);
+        assert_eq!(names(&catalogue), ["x"]);
+        assert_eq!(failures.len(), 2);
     }
 }

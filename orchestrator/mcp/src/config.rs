@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use engine::llm::Tool;
 use reqwest::Url;
 use secrecy::SecretString;
 
@@ -78,6 +79,24 @@ impl Remote {
     /// Returns the host of its URL.
     pub fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
+    }
+}
+
+/// What the tools of all servers may cost in each request. A model searches for more expensive ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolBudget {
+    /// Maximum number of tools.
+    pub tools: usize,
+    /// Maximum length of their definitions, in estimated tokens.
+    pub tokens: usize,
+}
+
+/// Maximum number of tools in a request, whatever the budget. Providers accept 128, which include the agent's own.
+const MAX_LISTED_TOOLS: usize = 100;
+
+impl ToolBudget {
+    pub(crate) fn holds(self, tools: &[Tool]) -> bool {
+        tools.len() <= self.tools.min(MAX_LISTED_TOOLS) && Tool::estimated_tokens(tools) <= self.tokens
     }
 }
 

@@ -5,16 +5,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use engine::agent::tools::convert_arguments;
 use engine::sandbox::Sandbox;
-use engine::tool_servers::{CALL_FAILED, SandboxToolServer, ToolOffer, ToolServerFailure, ToolServers};
+use engine::tool_servers::{
+    CALL_FAILED, CALL_TOOL, SEARCH_TOOLS, SandboxToolServer, ToolOffer, ToolServerFailure, ToolServers,
+};
 use futures_util::future::join_all;
 use protocol::Observation;
+use protocol::observation::McpObservation;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 use crate::catalogue::Catalogue;
-use crate::config::{McpServer, Program, Transport};
+use crate::config::{McpServer, Program, ToolBudget, Transport};
 use crate::result;
 use crate::server::Server;
 use crate::tool_list::ToolList;
@@ -30,6 +34,7 @@ pub struct McpServers {
     in_sandbox: Mutex<SandboxServers>,
     /// Names of the agent's own tools.
     reserved: Vec<String>,
+    budget: ToolBudget,
     /// Tools of the latest offer.
     offered: RwLock<Arc<OfferedTools>>,
 }
@@ -50,12 +55,19 @@ struct OfferedTools {
 impl McpServers {
     /// Creates the servers without starting them. `reserved` are the names of the agent's own tools. `environment` is added to
     /// the configured environment of servers on this host.
-    pub fn new(servers: Vec<McpServer>, reserved: Vec<String>, environment: &[(String, String)]) -> Self {
+    pub fn new(
+        servers: Vec<McpServer>,
+        mut reserved: Vec<String>,
+        budget: ToolBudget,
+        environment: &[(String, String)],
+    ) -> Self {
+        reserved.extend([SEARCH_TOOLS, CALL_TOOL].map(str::to_owned));
         let servers = servers.into_iter().map(|server| Arc::new(Server::new(server, environment.to_vec())));
         Self {
             configured: servers.collect(),
             in_sandbox: Mutex::default(),
             reserved,
+            budget,
             offered: RwLock::default(),
         }
     }
@@ -81,20 +93,25 @@ impl ToolServers for McpServers {
         let (catalogue, too_many) = Catalogue::new(&self.reserved, &lists);
         failures.extend(too_many);
         let tools = catalogue.tools();
+        let are_too_many = !self.budget.holds(&tools);
         let offered = Arc::new(OfferedTools { catalogue, servers });
         *self.offered.write().unwrap_or_else(PoisonError::into_inner) = offered;
-        ToolOffer { tools, failures, obstacle: None }
+        ToolOffer { tools, are_too_many, failures, ..ToolOffer::default() }
     }
 
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation {
         let offered = Arc::clone(&self.offered.read().unwrap_or_else(PoisonError::into_inner));
+        if name == SEARCH_TOOLS {
+            return search(offered, arguments).await;
+        }
         let found = offered.catalogue.find(name);
-        let found = found.and_then(|(index, tool)| Some((offered.servers.get(index)?, tool)));
-        let Some((server, tool)) = found else {
+        let found = found.and_then(|(tool, index, name)| Some((tool, offered.servers.get(index)?, name)));
+        let Some((tool, server, tool_name)) = found else {
             return Observation::error(format!("no MCP server offers the tool {name} now"), CALL_FAILED);
         };
-        match server.call(tool, arguments).await {
-            Ok(response) => result::observation(name, arguments, response),
+        let arguments = convert_arguments(arguments.clone(), &tool.parameters);
+        match server.call(tool_name, &arguments).await {
+            Ok(response) => result::observation(name, &arguments, response),
             Err(error) => Observation::error(error.to_string(), CALL_FAILED),
         }
     }
@@ -114,6 +131,17 @@ impl ToolServers for McpServers {
     async fn shut_down(&self) {
         join_all(self.servers().await.iter().map(|server| server.shut_down())).await;
     }
+}
+
+/// Searches for tools. On a blocking thread, because the definitions are those of untrusted servers.
+async fn search(offered: Arc<OfferedTools>, arguments: &Map<String, Value>) -> Observation {
+    let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let searching = tokio::task::spawn_blocking(move || offered.catalogue.search(&query));
+    let Ok(found) = searching.await else {
+        return Observation::error("the search failed", CALL_FAILED);
+    };
+    let (name, arguments) = (SEARCH_TOOLS.to_owned(), arguments.clone());
+    Observation::new(found, McpObservation { name, arguments, ..Default::default() })
 }
 
 fn to_config(SandboxToolServer { name, command, args, env }: &SandboxToolServer) -> McpServer {

@@ -99,7 +99,7 @@ fn member(config: &Config, models: &Models, agent: Arc<dyn Agent>) -> anyhow::Re
         llm: Arc::clone(&models.agent),
         draft_editor: models.draft_editor(config)?,
         condenser: condenser(config, models)?,
-        tool_servers: tool_servers(&config.mcp_servers, &config.host, agent.as_ref()),
+        tool_servers: tool_servers(config, agent.as_ref()),
         agent,
     })
 }

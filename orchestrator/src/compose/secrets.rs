@@ -64,7 +64,7 @@ impl RedactedSecrets {
         ];
         let model_keys = config.llms().map(|llm| ("llm.api_key", &llm.provider.api_key));
         let keys = keys.into_iter().chain(model_keys).filter_map(|(name, key)| Some((name, key.as_ref()?)));
-        let server_keys = config.agents().flat_map(|agent| &agent.mcp_servers).flat_map(McpServer::secrets);
+        let server_keys = config.agents().flat_map(|agent| &agent.mcp.servers).flat_map(McpServer::secrets);
         let store_keys = config.store.s3_secrets().map(|key| ("store", key));
         let repository_keys = workspace::credentials(&config.workspace);
         let keys = keys.chain(store_keys);

@@ -141,6 +141,7 @@ fn described_defaults() -> BTreeMap<(&'static str, &'static str), String> {
         (("sandbox", "remote_runtime_init_timeout"), remote.init_timeout.as_secs().to_string()),
         (("sandbox", "remote_runtime_api_timeout"), remote.api_timeout.as_secs().to_string()),
         (("sandbox", "remote_runtime_resource_factor"), remote.resource_factor.to_string()),
+        (("mcp", "max_listed_tool_tokens"), "a tenth of the window".to_owned()),
         (("store", "blobs"), "`blobs` in the state folder".to_owned()),
         (
             ("security", "security_analyzer_timeout"),

@@ -299,6 +299,7 @@ const EFFECTIVE: &[(&str, Kind, &str)] = &[
     ("sandbox", Kind::Url, "remote_server_url remote_runtime_api_url"),
     ("sandbox", Kind::Table, "runtime_startup_env_vars"),
     ("mcp", Kind::Servers, "stdio_servers shttp_servers sse_servers"),
+    ("mcp", Kind::Integer, "max_listed_tools max_listed_tool_tokens"),
 ];
 
 /// V0's keys without effect, by section.

@@ -1,5 +1,5 @@
 //! `[mcp]`: servers whose tools the agent may call. Names and defaults are V0's. Glovebox adds `run_in`, `headers` and
-//! `start_timeout`, and accepts `timeout` and `name` for every kind of server.
+//! `start_timeout`, accepts `timeout` and `name` for every kind of server, and limits the tools of a request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,6 +28,32 @@ const KEYS: [&str; 3] = ["stdio_servers", "shttp_servers", "sse_servers"];
 /// Tavily's own MCP server. V0 starts `npx -y tavily-mcp` for the same tools, which needs Node.js and a network in the
 /// sandbox, and shows the key to what runs there.
 const TAVILY: &str = "https://mcp.tavily.com/mcp/";
+
+/// Default maximum number of tools of servers in each request.
+const DEFAULT_MAX_LISTED_TOOLS: usize = 20;
+
+/// MCP servers, and how the model gets their tools.
+#[derive(Debug, Clone)]
+pub(crate) struct McpSettings {
+    /// Servers whose tools the agent may call. Empty if MCP is disabled.
+    pub(crate) servers: Vec<McpServer>,
+    /// Maximum number of tools in each request. The model searches for more.
+    pub(crate) max_listed_tools: usize,
+    /// Maximum length of their definitions, in tokens. `None` for a tenth of the model's context window.
+    pub(crate) max_listed_tool_tokens: Option<usize>,
+}
+
+impl McpSettings {
+    pub(super) fn read(settings: &Settings) -> Self {
+        let number = |name| usize::try_from(settings.integer("mcp", name)?).ok();
+        let is_enabled = settings.flag("agent", "enable_mcp").unwrap_or(true);
+        Self {
+            servers: if is_enabled { read(settings) } else { Vec::new() },
+            max_listed_tools: number("max_listed_tools").unwrap_or(DEFAULT_MAX_LISTED_TOOLS),
+            max_listed_tool_tokens: number("max_listed_tool_tokens"),
+        }
+    }
+}
 
 /// Reads all servers. [`Settings::set`] has refused invalid ones.
 pub(super) fn read(settings: &Settings) -> Vec<McpServer> {

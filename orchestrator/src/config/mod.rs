@@ -48,6 +48,7 @@ use host::expand_home;
 use layers::Layers;
 pub(crate) use layers::RestrictedFile;
 pub(crate) use llm::LlmSettings;
+pub(crate) use mcp::McpSettings;
 pub(crate) use runtime::{Runtime, UnknownRuntime};
 pub(crate) use sandbox::{SandboxSettings, SshSettings, UnknownHostPolicy};
 pub(crate) use security::{AnalyzerChoice, SecuritySettings};
@@ -168,8 +169,8 @@ pub(crate) struct Config {
     pub trust: TrustStore,
     /// Whether a sandbox may write a folder that contains the user's home or the state folder.
     pub allows_broad_folders: bool,
-    /// MCP servers whose tools the agent may call. Empty if MCP is disabled.
-    pub mcp_servers: Vec<::mcp::McpServer>,
+    /// MCP servers whose tools the agent may call.
+    pub mcp: McpSettings,
     /// Secrets that commands can use, by name.
     pub secrets: BTreeMap<String, Secret>,
     /// The security analyzer and the confirmation policy.
@@ -316,10 +317,7 @@ impl Config {
             restricted: restricted.collect(),
             trust: layers.trust.clone(),
             allows_broad_folders: overrides.unsafe_directory,
-            mcp_servers: match flag("agent", "enable_mcp", true) {
-                true => mcp::read(&settings),
-                false => Vec::new(),
-            },
+            mcp: McpSettings::read(&settings),
             secrets: secrets::read(file.secrets.clone(), &overrides.secrets, environment)?,
             security,
             agent,

@@ -242,22 +242,23 @@ fn mcp_servers_are_read_in_v0s_notation() {
     let printed = format!("{config:?}");
     assert!(!printed.contains("hunter2"), "{printed}");
     let actual: Vec<_> = config
-        .mcp_servers
+        .mcp
+        .servers
         .iter()
         .map(|server| (server.name.as_str(), server.start_timeout.as_secs(), server.call_timeout.as_secs()))
         .collect();
     let expected = [("git", 30, 60), ("time", 5, 60), ("c", 30, 90), ("a", 30, 60), ("b.example", 30, 60)];
     assert_eq!(actual, expected);
-    assert!(matches!(&config.mcp_servers[0].transport, mcp::Transport::Sandbox(git) if git.command == "uvx"));
+    assert!(matches!(&config.mcp.servers[0].transport, mcp::Transport::Sandbox(git) if git.command == "uvx"));
     assert!(
-        matches!(&config.mcp_servers[1].transport, mcp::Transport::Host(time) if time.args == ["-m", "a b"])
+        matches!(&config.mcp.servers[1].transport, mcp::Transport::Host(time) if time.args == ["-m", "a b"])
     );
 
     let variable = [("MCP_SHTTP_SERVERS", "[{\"url\": \"http://d/mcp\"}]"), ("AGENT_ENABLE_MCP", "true")];
     let config = load("", &variable, Overrides::default()).unwrap();
-    assert!(matches!(config.mcp_servers[0].transport, mcp::Transport::StreamableHttp(_)));
+    assert!(matches!(config.mcp.servers[0].transport, mcp::Transport::StreamableHttp(_)));
     let off = load(file, &[("AGENT_ENABLE_MCP", "false")], Overrides::default()).unwrap();
-    assert!(off.mcp_servers.is_empty());
+    assert!(off.mcp.servers.is_empty());
 }
 
 #[test]
@@ -610,7 +611,7 @@ fn environment_is_read_in_v0s_notation() {
     assert!(config.workspace.startup_environment.keys().eq(["FOO"]));
     assert!(config.agent.disabled_microagents.iter().eq(["git", "npm"]));
     assert_eq!(config.max_iterations, 7);
-    let [program, remote] = config.mcp_servers.as_slice() else { panic!("{:?}", config.mcp_servers) };
+    let [program, remote] = config.mcp.servers.as_slice() else { panic!("{:?}", config.mcp.servers) };
     assert!(
         matches!(&program.transport, mcp::Transport::Sandbox(program) if program.env.keys().eq(["A", "B"]))
     );
@@ -642,14 +643,14 @@ fn suggestion_is_made_only_when_a_name_is_similar() {
 #[test]
 fn search_key_of_tavily_adds_its_server() {
     let config = load("[core]\nsearch_api_key = \"tvly-hunter2\"\n", &[], Overrides::default()).unwrap();
-    let [server] = config.mcp_servers.as_slice() else { panic!("{:?}", config.mcp_servers) };
+    let [server] = config.mcp.servers.as_slice() else { panic!("{:?}", config.mcp.servers) };
     assert!(
         matches!(&server.transport, mcp::Transport::StreamableHttp(remote) if remote.host() == "mcp.tavily.com")
     );
     assert_eq!(server.secrets().len(), 1);
     assert!(!format!("{config:?}").contains("hunter2"));
     let other = load("", &[("SEARCH_API_KEY", "other")], Overrides::default()).unwrap();
-    assert_eq!(other.mcp_servers.len(), 0);
+    assert_eq!(other.mcp.servers.len(), 0);
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl ToolServers for SandboxTools {
     async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
         let ((tools, obstacle), mut offer) =
             tokio::join!(self.supported_tools(sandbox), self.servers.offer(sandbox));
-        offer.tools.splice(0..0, tools);
+        offer.sandbox_tools = tools;
         offer.obstacle = offer.obstacle.or(obstacle);
         offer
     }
@@ -235,7 +235,7 @@ mod tests {
 
     async fn names(tools: &SandboxTools, sandbox: Option<&Arc<ProbedSandbox>>) -> Vec<String> {
         let sandbox = sandbox.map(|sandbox| Arc::clone(sandbox) as Arc<dyn Sandbox>);
-        tools.offer(sandbox.as_ref()).await.tools.into_iter().map(|tool| tool.name).collect()
+        tools.offer(sandbox.as_ref()).await.sandbox_tools.into_iter().map(|tool| tool.name).collect()
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use protocol::record::{ApprovalGranted, ApprovalScope};
 use protocol::risk::ConfirmationPolicy;
 
 use super::severity;
+use crate::tool_servers::SEARCH_TOOLS;
 
 /// Whether an action needs the user's confirmation, according to its assessed risk.
 pub fn needs_confirmation(policy: ConfirmationPolicy, action: &Action) -> bool {
@@ -38,7 +39,8 @@ pub fn covers(granted: &ApprovalGranted, action: &Action) -> bool {
         .is_some_and(|own| own.scope == granted.scope && severity(own.risk) <= severity(granted.risk))
 }
 
-/// Whether an action has an effect. Thoughts, messages and waiting for a running command have none.
+/// Whether an action has an effect. Thoughts, messages, searches for tools and waiting for a
+/// running command have none.
 fn has_effect(action: &Action) -> bool {
     match action {
         Action::Run(run) => run.is_input || !run.command.trim().is_empty(),
@@ -48,8 +50,8 @@ fn has_effect(action: &Action) -> bool {
         | Action::Edit(_)
         | Action::Browse(_)
         | Action::BrowseInteractive(_)
-        | Action::CallToolMcp(_)
         | Action::Delegate(_) => true,
+        Action::CallToolMcp(call) => call.name != SEARCH_TOOLS,
         Action::Null(_)
         | Action::System(_)
         | Action::Message(_)
@@ -120,8 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_messages_and_waiting_need_no_confirmation() {
-        let harmless: [Action; 4] = [
+    fn thoughts_messages_searches_and_waiting_need_no_confirmation() {
+        let search = CallToolMcpAction { name: SEARCH_TOOLS.into(), ..Default::default() };
+        let harmless: [Action; 5] = [
+            search.into(),
             ThinkAction::default().into(),
             MessageAction::default().into(),
             FinishAction::default().into(),

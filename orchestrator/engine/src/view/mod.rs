@@ -30,6 +30,7 @@ pub struct View {
     entries: Arc<Vec<ViewEntry>>,
     has_task: bool,
     is_condensation_requested: bool,
+    has_response: bool,
     offered_tools: Arc<Vec<Tool>>,
     replayable_count: usize,
     unrecalled_message: Option<Arc<Event>>,
@@ -91,9 +92,14 @@ impl View {
         self.end
     }
 
-    /// Returns the tools of tool servers, according to the latest event about them.
+    /// Returns the tools that the model gets in addition to the agent's own, according to the latest event about them.
     pub fn offered_tools(&self) -> &[Tool] {
         &self.offered_tools
+    }
+
+    /// Whether the model has responded since the latest condensation, or since the start.
+    pub(crate) fn has_response(&self) -> bool {
+        self.has_response
     }
 
     /// Returns the user's latest message, unless a recall or an action of the agent followed it.
@@ -195,6 +201,11 @@ impl View {
 
     fn push(&mut self, event: &Arc<Event>) {
         self.replayable_count += usize::from(replay::is_replayable(event));
+        self.has_response |= event.tool_call_metadata.is_some()
+            || matches!(
+                (&event.body, event.source),
+                (EventBody::Action(Action::Message(_)), EventSource::Agent)
+            );
         match (&event.body, event.source) {
             (EventBody::Action(Action::Message(_)), EventSource::User) => {
                 self.unrecalled_message = Some(Arc::clone(event));
@@ -255,6 +266,7 @@ impl View {
     /// Removes the events that a condensation selects, with their groups.
     fn condense(&mut self, event: &Event, condensation: &CondensationAction) {
         self.is_condensation_requested = false;
+        self.has_response = false;
         let is_selected = selection(condensation);
         let groups: HashSet<EventId> = self
             .entries

@@ -137,7 +137,7 @@ fn offer_may_occur_between_two_calls() {
     let echo = Tool { name: "echo".into(), description: "".into(), parameters: json!({"type": "object"}) };
     let news = announce(
         &View::default(),
-        &ToolOffer { tools: vec![echo.clone()], failures: vec![failure], obstacle: None },
+        &ToolOffer { tools: vec![echo.clone()], failures: vec![failure], ..ToolOffer::default() },
     );
     let mut events = vec![user_message("go"), runs("a"), ran("a")];
     events.extend(news.into_iter().map(|body| (EventSource::Environment, body, None)));

@@ -20,7 +20,7 @@ mod token_estimator;
 use std::fmt;
 
 use async_trait::async_trait;
-use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
+use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, Tool};
 use reqwest::Url;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -215,7 +215,9 @@ impl Llm for ProviderLlm {
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
         let call = async {
-            tracing::debug!(messages = request.messages.len(), "calling the model");
+            let (messages, tools) = (request.messages.len(), request.tools.len());
+            let tool_tokens = Tool::estimated_tokens(&request.tools);
+            tracing::debug!(messages, tools, tool_tokens, "calling the model");
             let result = match self.check_window(request).await {
                 Ok(()) => self.retry.run(on_progress, || self.attempt(request, on_progress)).await,
                 Err(error) => Err(error),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::tool_servers::{ToolOffer, ToolServers as _};
-use mcp::{McpServer, McpServers, Program, Remote, Transport};
+use mcp::{McpServer, McpServers, Program, Remote, ToolBudget, Transport};
 use protocol::{Observation, ObservationKind};
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ pub(crate) fn remote(url: &str) -> Remote {
 /// Servers whose environment has only `PATH` and `HOME`.
 pub(crate) fn servers(servers: Vec<McpServer>) -> McpServers {
     let environment = ["PATH", "HOME"].map(|name| (name.to_owned(), std::env::var(name).unwrap_or_default()));
-    McpServers::new(servers, vec!["think".into()], &environment)
+    McpServers::new(servers, vec!["think".into()], ToolBudget { tools: 3, tokens: 1000 }, &environment)
 }
 
 pub(crate) fn names(offer: &ToolOffer) -> Vec<&str> {

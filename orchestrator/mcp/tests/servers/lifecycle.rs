@@ -139,3 +139,25 @@ async fn server_does_not_inherit_the_environment() {
     assert!(names.contains(&"OWN") && names.iter().all(|name| known.contains(name)), "{names:?}");
     servers.shut_down().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tools_are_searched_for_and_called() {
+    let find = r#"{"name":"find_place","description":"Finds a place.","inputSchema":{"type":"object","properties":{"count":{"type":"integer"}}}}"#;
+    let others = list(&["search_tools", "echo", "add"]);
+    let on_list = others.replace("[{", &format!("[{find},{{"));
+    let on_call = format!("echo \"$line\" >call\n{}", text_result("here"));
+    let script = Script { on_list, on_call, ..Default::default() }.write();
+    let servers = servers(vec![script.server("geo")]);
+    let offer = servers.offer(None).await;
+    assert!(offer.are_too_many);
+    assert_eq!(names(&offer), ["find_place", "geo_search_tools", "echo", "add"]);
+    let found = call(&servers, "search_tools", json!({"query": "places"})).await;
+    assert!(!is_error(&found) && found.content.starts_with("## find_place\nFinds a place."), "{found:?}");
+    assert!(!found.content.contains("echo"), "{found:?}");
+    assert_eq!(call(&servers, "find_place", json!({"count": "3"})).await.content, "here");
+    let sent = std::fs::read_to_string(script.path("call")).unwrap();
+    assert!(sent.contains(r#""arguments":{"count":3}"#), "{sent}");
+    let none = call(&servers, "search_tools", json!({})).await;
+    assert_eq!(none.content, "No tool matches. The tools: find_place, geo_search_tools, echo, add");
+    servers.shut_down().await;
+}

@@ -1,5 +1,7 @@
 //! Formats actions.
 
+use engine::llm::Tool;
+use protocol::action::SystemAction;
 use protocol::{Action, Event, EventSource};
 
 use super::Transcript;
@@ -9,6 +11,9 @@ use crate::cli::print;
 
 /// Maximum number of shown bytes of a tool's arguments.
 const MAX_ARGUMENT_BYTES: usize = 1000;
+
+/// Maximum number of shown bytes of the names of tools.
+const MAX_NAMES_BYTES: usize = 200;
 
 impl Transcript {
     pub(super) fn format_action(&mut self, event: &Event, action: &Action) -> String {
@@ -63,10 +68,26 @@ impl Transcript {
             }
             // The list is shown with the observation.
             (_, Action::TaskTracking(_)) => String::new(),
+            (EventSource::Environment, Action::System(system)) => self.offered_tools(system),
             (_, Action::Think(_) | Action::System(_) | Action::ChangeAgentState(_) | Action::Recall(_)) => {
                 String::new()
             }
             (_, other) => self.title(&format!("[{}] {}", other.kind(), clean(&other.message()))),
+        }
+    }
+
+    /// Formats the tools that the model gets in addition to the agent's own.
+    fn offered_tools(&self, system: &SystemAction) -> String {
+        let tools: Vec<Tool> = Tool::all_from_stored(system).collect();
+        let names = tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+        let names = print::for_terminal(&shorten(&names, MAX_NAMES_BYTES));
+        let tokens = Tool::estimated_tokens(&tools);
+        match names.as_str() {
+            "" => String::new(),
+            _ => {
+                let text = format!("[tools: {names}; about {tokens} tokens of each request]\n");
+                self.palette.paint(TextKind::Note, &text)
+            }
         }
     }
 }

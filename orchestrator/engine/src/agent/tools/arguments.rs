@@ -30,17 +30,20 @@ pub(super) fn deserialize<T: DeserializeOwned>(call: &ToolCall, schema: &Value) 
         .map_err(|error| ToolError::Arguments { tool: call.name.clone(), problem: error.to_string() })
 }
 
+/// Converts arguments to the types that a schema declares.
+pub fn convert_arguments(arguments: Map<String, Value>, schema: &Value) -> Map<String, Value> {
+    let properties = &schema["properties"];
+    let convert_field = |(name, value)| {
+        let value = convert(value, &properties[&name]);
+        (name, value)
+    };
+    arguments.into_iter().map(convert_field).collect()
+}
+
 /// Converts a value to the declared type. Returns it unchanged if that is not its meaning.
 fn convert(value: Value, schema: &Value) -> Value {
     match (schema["type"].as_str(), value) {
-        (Some("object"), Value::Object(fields)) => {
-            let properties = &schema["properties"];
-            let convert_field = |(name, value)| {
-                let value = convert(value, &properties[&name]);
-                (name, value)
-            };
-            fields.into_iter().map(convert_field).collect()
-        }
+        (Some("object"), Value::Object(fields)) => convert_arguments(fields, schema).into(),
         (Some("array"), Value::Array(items)) => {
             items.into_iter().map(|item| convert(item, &schema["items"])).collect()
         }

@@ -1,10 +1,29 @@
-//! Call a tool of an MCP server. The server supplies its definition.
+//! Call a tool of a server, which supplies its definition.
 
 use protocol::Action;
 use protocol::action::CallToolMcpAction;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-pub(super) fn to_action(name: &str, arguments: Map<String, Value>, thought: &str) -> Action {
-    CallToolMcpAction { name: name.to_owned(), arguments, thought: thought.to_owned(), ..Default::default() }
-        .into()
+use super::{ToolError, arguments};
+use crate::llm::{Tool, ToolCall};
+
+/// Returns the action of a call. The servers convert the arguments, because only they know the schema of each tool.
+pub(super) fn to_action(call: &ToolCall, thought: &str) -> Result<Action, ToolError> {
+    let arguments = arguments::parse(call, &json!({"type": "object"}))?;
+    let (name, thought) = (call.name.clone(), thought.to_owned());
+    Ok(CallToolMcpAction { name, arguments, thought, ..Default::default() }.into())
+}
+
+#[derive(Deserialize)]
+struct FoundTool {
+    name: String,
+    #[serde(default)]
+    arguments: Value,
+}
+
+/// Returns the call of the tool that was found by a search.
+pub(super) fn found_call(call: &ToolCall, definition: &Tool) -> Result<ToolCall, ToolError> {
+    let FoundTool { name, arguments } = arguments::deserialize(call, &definition.parameters)?;
+    Ok(ToolCall { name, arguments: arguments.to_string(), ..call.clone() })
 }

@@ -26,10 +26,12 @@ mod view;
 use protocol::{Action, SecurityRisk};
 use serde_json::{Value, json};
 
+pub use self::arguments::convert_arguments;
 use self::arguments::deserialize;
 use super::definition::AgentDefinition;
 use crate::llm::{Tool, ToolCall};
 use crate::sandbox_tools::{CHROMIUM, IPYTHON, PYTHON, SandboxTool};
+use crate::tool_servers::{CALL_TOOL, SEARCH_TOOLS};
 
 pub(crate) use code_graph::add_code_graph;
 pub use delegate::DELEGATE;
@@ -243,8 +245,9 @@ fn declared_risk(call: &ToolCall) -> SecurityRisk {
     }
 }
 
-/// Converts a tool call to an action, with its timeout in seconds if the model sets one. `offered` are the tools of tool
-/// servers and those that the sandbox supports; `thought` is the text of the response.
+/// Converts a tool call to an action, with its timeout in seconds if the model sets one. A call of [`CALL_TOOL`] becomes the
+/// action of the tool that it names. `offered` are the tools of tool servers and those that the sandbox supports; `thought` is
+/// the text of the response.
 ///
 /// # Errors
 /// See [`ToolError`].
@@ -254,7 +257,12 @@ pub fn to_action(
     call: &ToolCall,
     thought: &str,
 ) -> Result<(Action, Option<f64>), ToolError> {
-    let (mut action, timeout) = to_action_without_risk(agent, offered, call, thought)?;
+    let find = |name: &str| offered.iter().find(|tool| tool.name == name);
+    let found = match find(CALL_TOOL).filter(|tool| tool.name == call.name) {
+        Some(definition) => mcp::found_call(call, definition)?,
+        None => call.clone(),
+    };
+    let (mut action, timeout) = to_action_without_risk(agent, offered, &found, thought)?;
     action.set_security_risk(declared_risk(call));
     Ok((action, timeout))
 }
@@ -265,15 +273,16 @@ fn to_action_without_risk(
     call: &ToolCall,
     thought: &str,
 ) -> Result<(Action, Option<f64>), ToolError> {
-    let offered = offered.iter().find(|tool| tool.name == call.name);
+    let find = |name: &str| offered.iter().find(|tool| tool.name == name);
+    let offered = find(&call.name);
     let is_available =
         |tool: &ToolName| agent.tools.contains(tool) && (tool.needs().is_none() || offered.is_some());
     let Some(tool) = ToolName::find(&call.name).filter(is_available) else {
         return if call.name == DELEGATE && !agent.delegates.is_empty() {
             let schema = delegate::definition(&agent.delegates).parameters;
             Ok((delegate::to_action(deserialize(call, &schema)?, &agent.delegates, thought)?, None))
-        } else if let Some(tool) = offered {
-            Ok((mcp::to_action(&call.name, arguments::parse(call, &tool.parameters)?, thought), None))
+        } else if offered.is_some() || find(SEARCH_TOOLS).is_some() {
+            Ok((mcp::to_action(call, thought)?, None))
         } else {
             Err(ToolError::NoSuchTool(call.name.clone()))
         };

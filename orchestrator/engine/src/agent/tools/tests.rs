@@ -201,26 +201,58 @@ fn text_arguments_are_unchanged() {
 }
 
 #[test]
-fn mcp_arguments_have_the_type_that_the_server_declares() {
+fn arguments_have_the_type_that_the_server_declares() {
     let parameters = json!({"type": "object", "properties": {
         "count": {"type": "integer"},
         "filter": {"type": "object", "properties": {"deep": {"type": "boolean"}}},
         "text": {"type": "string"},
         "any": {},
     }});
-    let offered = [Tool { name: "find".into(), description: String::new(), parameters }];
     let arguments =
         json!({"count": "3", "filter": "{\"deep\": \"true\"}", "text": "3", "any": "3", "other": null});
-    let call = |arguments: String| {
-        let call = ToolCall { id: "c".into(), name: "find".into(), arguments, ..Default::default() };
-        match to_action(&agent(&[]), &offered, &call, "").map(|(action, _)| action) {
-            Ok(Action::CallToolMcp(mcp)) => Value::from(mcp.arguments),
-            other => panic!("{other:?}"),
-        }
-    };
     let expected = json!({"count": 3, "filter": {"deep": true}, "text": "3", "any": "3", "other": null});
-    assert_eq!(call(arguments.to_string()), expected);
-    assert_eq!(call("null".into()), json!({}));
+    let converted = convert_arguments(arguments.as_object().unwrap().clone(), &parameters);
+    assert_eq!(Value::from(converted), expected);
+}
+
+#[test]
+fn found_tool_is_called_under_its_own_name() {
+    let call = |offered: &[Tool], name: &str, arguments: Value| {
+        let arguments = arguments.to_string();
+        let call = ToolCall { id: "c".into(), name: name.into(), arguments, ..Default::default() };
+        to_action(&agent(&[ToolName::ExecuteBash]), offered, &call, "why").map(|(action, _)| action)
+    };
+    let mcp = |action| match action {
+        Ok(Action::CallToolMcp(mcp)) => (mcp.name, Value::from(mcp.arguments), mcp.thought),
+        other => panic!("{other:?}"),
+    };
+    let tool = |name: &str| Tool {
+        name: name.into(),
+        description: String::new(),
+        parameters: json!({"type": "object", "properties": {"arguments": {"type": "object"}}}),
+    };
+    let offered = ["search_tools", "call_tool", "where"].map(tool);
+    let expected = |name: &str, arguments: Value| (name.to_owned(), arguments, "why".to_owned());
+    for arguments in [json!({"n": 1}), json!("{\"n\": 1}")] {
+        let found = json!({"name": "find", "arguments": arguments});
+        assert_eq!(mcp(call(&offered, "call_tool", found)), expected("find", json!({"n": 1})));
+    }
+    assert_eq!(mcp(call(&offered, "call_tool", json!({"name": "find"}))), expected("find", json!({})));
+    let query = json!({"query": "places"});
+    assert_eq!(mcp(call(&offered, "search_tools", query.clone())), expected("search_tools", query));
+    assert_eq!(
+        mcp(call(&offered, "find", json!({"n": 1}))),
+        expected("find", json!({"n": 1})),
+        "without call_tool"
+    );
+    let own = call(&offered, "call_tool", json!({"name": "execute_bash", "arguments": {"command": "ls"}}));
+    assert!(matches!(own, Ok(Action::Run(run)) if run.command == "ls"));
+    let nameless = call(&offered, "call_tool", json!({"arguments": {}})).unwrap_err();
+    assert_eq!(nameless.to_string(), "the arguments of call_tool: missing field `name`");
+    assert_eq!(
+        call(&offered[2..], "call_tool", json!({})).unwrap_err().to_string(),
+        "there is no tool call_tool"
+    );
 }
 
 #[test]

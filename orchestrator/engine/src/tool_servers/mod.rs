@@ -2,25 +2,32 @@
 //!
 //! Servers become available late: those in the sandbox once it exists, others once they respond. Therefore the first
 //! `system` event of a log holds only the agent's own tools. The tools of servers are logged as a `system` event of the
-//! environment, without a prompt, once the servers are ready and whenever the tools change. The latest one is valid
-//! ([`View::offered_tools`]). A resumed conversation has its tools before the servers run again, and the agent keeps no
-//! state. A failed server is an `error` observation of the environment, and fails nothing else.
+//! environment, without a prompt, once the servers are ready. The latest one is valid ([`View::offered_tools`]). A resumed
+//! conversation has its tools before the servers run again, and the agent keeps no state. A failed server is an `error`
+//! observation of the environment, and fails nothing else.
+//!
+//! Providers cache a request from its start, which has the tools, and bind a model's reasoning to it. So the tools do not change
+//! between two condensations, and many tools are not listed at all: [`announce`] decides.
 //!
 //! The conversation calls [`ToolServers::offer`] before each [`ToolServers::call`], and before each step that starts a
 //! new response. It appends the events that [`announce`] returns. `offer` has timeouts, so that no server blocks the
 //! conversation.
 
+mod announcement;
+mod search;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use protocol::action::SystemAction;
-use protocol::{Action, EventBody, Observation, ObservationKind};
+use protocol::Observation;
 use serde_json::{Map, Value};
 
 use crate::llm::Tool;
 use crate::sandbox::Sandbox;
-use crate::view::View;
+
+pub use announcement::announce;
+pub use search::{CALL_TOOL, SEARCH_TOOLS};
 
 /// The `error_id` of the observation of a server without tools.
 pub const SERVER_FAILED: &str = "MCP$SERVER_FAILED";
@@ -31,8 +38,12 @@ pub const CALL_FAILED: &str = "MCP$CALL_FAILED";
 /// The tools that servers offer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOffer {
-    /// The tools, under names that providers accept and that differ from the agent's own tools.
+    /// The agent's own tools that the sandbox supports.
+    pub sandbox_tools: Vec<Tool>,
+    /// The tools of servers, under names that providers accept and that differ from the agent's own tools.
     pub tools: Vec<Tool>,
+    /// Whether the definitions of these tools cost more than is configured, so that the model searches for them.
+    pub are_too_many: bool,
     /// The failed servers.
     pub failures: Vec<ToolServerFailure>,
     /// Why the agent cannot work: a tool that it requires and the sandbox does not support. Human-readable.
@@ -69,7 +80,7 @@ pub trait ToolServers: Send + Sync {
     /// the future cancels the starts.
     async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer;
 
-    /// Calls a tool by its offered name. Restarts a server that has exited, up to a limit. Errors are observations. Dropping
+    /// Calls a tool by its offered name, or [`SEARCH_TOOLS`]. Restarts a server that has exited, up to a limit. Errors are observations. Dropping
     /// the future cancels the call.
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation;
 
@@ -107,66 +118,4 @@ impl ToolServers for NoToolServers {
     }
 
     async fn shut_down(&self) {}
-}
-
-/// Returns the events to append for an offer, in order, with the environment as their source. Omits those that the log
-/// already holds, so that repeated calls append nothing twice.
-pub fn announce(view: &View, offer: &ToolOffer) -> Vec<EventBody> {
-    let mut events = Vec::new();
-    if view.offered_tools() != offer.tools {
-        let tools = offer.tools.iter().map(Tool::to_stored).collect();
-        events.push(Action::from(SystemAction { tools: Some(tools), ..Default::default() }).into());
-    }
-    let failures = offer.failures.iter().map(|ToolServerFailure { server, reason }| {
-        Observation::error(format!("the MCP server {server}: {reason}"), SERVER_FAILED)
-    });
-    events.extend(failures.filter(|failure| !is_logged(view, failure)).map(EventBody::from));
-    events
-}
-
-fn is_logged(view: &View, failure: &Observation) -> bool {
-    view.notices().any(|event| match &event.body {
-        EventBody::Observation(logged) => {
-            matches!(logged.kind, ObservationKind::Error(_)) && logged.content == failure.content
-        }
-        _ => false,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use protocol::{Event, EventId, EventSource};
-    use serde_json::json;
-
-    use super::*;
-    use crate::testing::timestamp;
-
-    fn tool(name: &str) -> Tool {
-        let parameters = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-        Tool { name: name.into(), description: "Echoes.".into(), parameters }
-    }
-
-    fn log(bodies: &[EventBody]) -> View {
-        let event = |(id, body): (u64, &EventBody)| {
-            Arc::new(Event::new(EventId(id), timestamp(), EventSource::Environment, body.clone()))
-        };
-        View::from_events((0..).zip(bodies).map(event).collect())
-    }
-
-    #[test]
-    fn offer_is_logged_once_and_restored_from_the_log() {
-        let failure = ToolServerFailure { server: "git".into(), reason: "it does not answer".into() };
-        let tools = vec![tool("echo"), tool("add")];
-        let offer = ToolOffer { tools, failures: vec![failure], obstacle: None };
-        let mut events = announce(&log(&[]), &offer);
-        assert_eq!(events.len(), 2, "{events:?}");
-        assert_eq!(log(&events).offered_tools(), offer.tools);
-        assert_eq!(announce(&log(&events), &offer), []);
-
-        let fewer = ToolOffer { tools: vec![tool("echo")], ..ToolOffer::default() };
-        events.extend(announce(&log(&events), &fewer));
-        assert_eq!(events.len(), 3);
-        assert_eq!(log(&events).offered_tools(), fewer.tools);
-        assert_eq!(announce(&log(&[]), &ToolOffer::default()), []);
-    }
 }
