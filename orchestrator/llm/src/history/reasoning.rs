@@ -87,7 +87,7 @@ impl Reasoning {
     fn own(&self, message: &AssistantMessage) -> AssistantMessage {
         let mut own = message.clone();
         let writer = own.provider_fields.0.remove(WRITER_FIELD);
-        own.provider_fields.0.retain(|_, value| !value.is_null());
+        own.provider_fields.0.retain(|_, value| !is_void(value));
         if writer.is_some_and(|writer| writer != self.writer) {
             remove_fields(&mut own);
         }
