@@ -1,5 +1,6 @@
 //! Programs that the tests run, installed from npm and PyPI once and then cached in the target folder: reference MCP servers,
-//! clients of socket.io, of MCP and of OpenAI's API, the parser of metrics, an S3 server, and the generator of requests from an OpenAPI document.
+//! clients of socket.io, of MCP, and of OpenAI's and Anthropic's APIs, the parser of metrics, an S3 server, and the generator of
+//! requests from an OpenAPI document.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +21,7 @@ const PYTHON_PACKAGES: &str = concat!(
     "aiohttp==3.14.5\n",
     "schemathesis==4.32.5\n",
     "openai==3.57.0\n",
+    "anthropic==2.14.0\n",
     "mcp==2.3.0\n",
     "prometheus_client==0.26.0\n",
     include_str!("../../../tests/moto.txt"),

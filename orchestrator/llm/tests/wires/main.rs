@@ -2,6 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+#[path = "../../../../tests/skip.rs"]
+mod skip;
+#[allow(dead_code, reason = "no packages of npm are needed")]
+#[path = "../../../../tests/test_packages.rs"]
+mod test_packages;
+
 mod analyzer;
 mod anthropic;
 mod certificates;
@@ -9,5 +15,6 @@ mod log;
 mod openai;
 mod responses;
 mod scene;
+mod sdk_types;
 mod server;
 mod strict;
