@@ -13,7 +13,9 @@ mod server;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use engine::llm::{AssistantMessage, ChatMessage, Completion, LlmProgress, LlmRequest, MessagePart, Tool};
+use engine::llm::{
+    AssistantMessage, ChatMessage, Completion, LlmProgress, LlmRequest, MessagePart, Tool, ToolCall,
+};
 use llm::{LlmConfig, connect};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -38,6 +40,11 @@ fn user(text: &str) -> ChatMessage {
     ChatMessage::User(vec![MessagePart::Text(text.into())])
 }
 
+fn result(text: &str) -> ChatMessage {
+    let parts = vec![MessagePart::Text(text.into())];
+    ChatMessage::ToolResult { call_id: "c".into(), name: "say".into(), parts }
+}
+
 fn assistant(message: Value) -> ChatMessage {
     ChatMessage::Assistant(AssistantMessage::from_stored(message))
 }
@@ -59,7 +66,7 @@ async fn complete(config: &LlmConfig, request: &LlmRequest) -> (Completion, Vec<
 async fn small_model_streams_counts_and_calls_tools() {
     let Some(server) = Server::start() else { return };
     assert_streams_and_counts(&server).await;
-    assert_speaks_the_responses_api(&server).await;
+    assert_speaks_all_wires(&server).await;
     assert_dropped_call_is_cancelled(&server).await;
     assert_emulates_tool_calls(&server).await;
 }
@@ -75,19 +82,44 @@ async fn assert_streams_and_counts(server: &Server) {
     assert_eq!(completion.response.finish_reason, "length");
 }
 
-/// llama.cpp sends no index of an item, and no reason when it stops at the maximum length.
-async fn assert_speaks_the_responses_api(server: &Server) {
-    let mut config = config(server, json!({ "ignore_eos": true }));
-    config.custom_llm_provider = Some("openai_responses".into());
-    config.max_output_tokens = Some(20);
-    let mut request =
-        LlmRequest { messages: vec![ChatMessage::System("Be brief.".into()), user("Hello.")], tools: vec![] };
-    for _ in 0..2 {
-        let (completion, chunks) = complete(&config, &request).await;
-        assert!(chunks.len() > 1, "{chunks:?}");
-        assert_eq!(chunks.concat(), completion.response.message.text);
-        assert_eq!(completion.usage.completion_tokens, 20);
-        request.messages.extend([ChatMessage::Assistant(completion.response.message), user("Go on.")]);
+/// Sends two turns on each wire, streamed and not. The second has the call of a tool with its result.
+///
+/// On the wire of the Responses API, llama.cpp sends no index of an item, and no reason when it stops at the maximum length.
+async fn assert_speaks_all_wires(server: &Server) {
+    for (wire, is_streamed) in [
+        ("openai", true),
+        ("openai", false),
+        ("openai_responses", true),
+        ("openai_responses", false),
+        ("anthropic", true),
+        ("anthropic", false),
+    ] {
+        let mut config = config(server, json!({ "ignore_eos": true, "stream": is_streamed }));
+        config.custom_llm_provider = Some(wire.into());
+        config.max_output_tokens = Some(20);
+        let mut request = LlmRequest {
+            messages: vec![ChatMessage::System("Be brief.".into()), user("Hello.")],
+            tools: vec![],
+        };
+        for _ in 0..2 {
+            let (completion, chunks) = complete(&config, &request).await;
+            assert_eq!(!chunks.is_empty(), is_streamed, "{wire}: {chunks:?}");
+            let mut message = completion.response.message;
+            assert!(!message.text.is_empty(), "{wire}");
+            if is_streamed {
+                assert_eq!(chunks.concat(), message.text, "{wire}");
+            }
+            // llama.cpp ignores `ignore_eos` on the wire of Anthropic.
+            let tokens = if wire == "anthropic" { 1..=20 } else { 20..=20 };
+            assert!(tokens.contains(&completion.usage.completion_tokens), "{wire}: {:?}", completion.usage);
+            message.tool_calls = vec![ToolCall {
+                id: "c".into(),
+                name: "say".into(),
+                arguments: "{}".into(),
+                ..ToolCall::default()
+            }];
+            request.messages.extend([ChatMessage::Assistant(message), result("said"), user("Go on.")]);
+        }
     }
 }
 
@@ -118,11 +150,6 @@ async fn assert_emulates_tool_calls(server: &Server) {
     config.native_tool_calling = None;
     config.max_output_tokens = Some(200);
     let call = json!({ "id": "c", "function": { "name": "say", "arguments": "{\"text\": \"hi\"}" } });
-    let result = |text: &str| ChatMessage::ToolResult {
-        call_id: "c".into(),
-        name: "say".into(),
-        parts: vec![MessagePart::Text(text.into())],
-    };
     let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
     let request = LlmRequest {
         messages: vec![
