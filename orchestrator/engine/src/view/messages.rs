@@ -79,8 +79,11 @@ impl<'a> MessageRenderer<'a> {
         let calls: Vec<_> =
             message.tool_calls.iter().map(|call| (call.id.clone(), call.name.clone())).collect();
         messages.push(ChatMessage::Assistant(message));
+        let mut made = HashSet::new();
         for (call_id, name) in calls {
-            let result = self.results.get(&(group, call_id.as_str()));
+            // Of several calls with the same id, which old logs have, only the first was made.
+            let is_first = made.insert(call_id.clone());
+            let result = self.results.get(&(group, call_id.as_str())).filter(|_| is_first);
             let parts = result.map_or_else(
                 || vec![MessagePart::Text("The call was not made.".to_owned())],
                 |entry| entry.parts(),

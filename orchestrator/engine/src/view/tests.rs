@@ -124,6 +124,24 @@ fn redacted_image_is_rendered_as_a_note() {
 }
 
 #[test]
+fn result_of_a_repeated_id_is_that_of_the_first_call() {
+    let call =
+        json!({"id": "a", "type": "function", "function": {"name": "execute_bash", "arguments": "{}"}});
+    let twice =
+        json!({"id": "r1", "choices": [{"message": {"role": "assistant", "tool_calls": [call, call]}}]});
+    let events = [runs("a"), ran("a")].into_iter().enumerate().map(|(id, (source, body, call))| {
+        let mut event = Event::new(EventId(id as u64), timestamp(), source, body);
+        let with_response =
+            |metadata: ToolCallMetadata| ToolCallMetadata { model_response: (&twice).into(), ..metadata };
+        event.tool_call_metadata = call.map(metadata).map(with_response);
+        Arc::new(event)
+    });
+    let messages = View::from_events(events.collect()).messages();
+    assert_eq!(result(&messages[1]), ("a", "output of a"));
+    assert_eq!(result(&messages[2]), ("a", "The call was not made."));
+}
+
+#[test]
 fn rejected_call_skips_the_rest_of_its_response() {
     let rejected = Observation::new("no", UserRejectedObservation {});
     let view = log(vec![user_message("go"), runs("a"), (EventSource::Agent, rejected.into(), Some("a"))]);

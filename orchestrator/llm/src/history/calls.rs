@@ -128,6 +128,13 @@ pub(super) fn original_blocks(fields: &ProviderFields) -> Option<&Vec<Value>> {
     ORIGINALS.iter().find_map(|name| fields.0.get(*name)?.as_array())
 }
 
+/// Removes the original blocks of a message if some of them are calls: its text and calls are sent in their place.
+pub(crate) fn remove_original_calls(fields: &mut ProviderFields) {
+    if original_calls(fields).next().is_some() {
+        ORIGINALS.iter().for_each(|name| drop(fields.0.remove(*name)));
+    }
+}
+
 fn original_calls(fields: &mut ProviderFields) -> impl Iterator<Item = OriginalCall<'_>> {
     let blocks = ORIGINALS.iter().find(|name| fields.0.get(**name).is_some_and(Value::is_array));
     let blocks = blocks.and_then(|name| fields.0.get_mut(*name)?.as_array_mut());

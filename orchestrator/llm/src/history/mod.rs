@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::config::LlmConfig;
 use crate::models::is_of_family;
 use calls::CallIds;
+pub(crate) use calls::remove_original_calls;
 pub(crate) use reasoning::HistoryRefusal;
 use reasoning::Reasoning;
 
@@ -131,8 +132,10 @@ impl History {
         }
         let mut images = Vec::new();
         let mut answers = Vec::with_capacity(sent.tool_calls.len());
+        let mut results: Vec<&ChatMessage> = results.iter().collect();
         for (original, call) in message.tool_calls.iter().zip(&sent.tool_calls) {
-            let mut parts = find_result(results, &original.id).unwrap_or_else(|| vec![text_part(NO_RESULT)]);
+            let mut parts =
+                take_result(&mut results, &original.id).unwrap_or_else(|| vec![text_part(NO_RESULT)]);
             if !self.images_in_results {
                 images.extend(parts.extract_if(.., |part| matches!(part, MessagePart::Image(_))));
             }
@@ -148,11 +151,14 @@ impl History {
     }
 }
 
-fn find_result(results: &[ChatMessage], id: &str) -> Option<Vec<MessagePart>> {
-    results.iter().find_map(|result| match result {
-        ChatMessage::ToolResult { call_id, parts, .. } if call_id == id => Some(parts.clone()),
+/// Removes the first result of a call from the results. Logs have calls of one response with the same id.
+fn take_result(results: &mut Vec<&ChatMessage>, id: &str) -> Option<Vec<MessagePart>> {
+    let is_result =
+        |result: &&ChatMessage| matches!(result, ChatMessage::ToolResult { call_id, .. } if call_id == id);
+    match results.remove(results.iter().position(is_result)?) {
+        ChatMessage::ToolResult { parts, .. } => Some(parts.clone()),
         _ => None,
-    })
+    }
 }
 
 /// Whether a message has neither text nor calls, nor another block than reasoning, which is refused at the end of a turn.

@@ -133,6 +133,28 @@ fn each_call_has_one_result_after_it() {
 }
 
 #[test]
+fn calls_with_the_same_id_have_their_own_results() {
+    let calls_of_a_log = [call("a", "run", "{}"), call("a", "run", "{}")];
+    let messages = vec![
+        user("go"),
+        assistant(json!({ "tool_calls": calls_of_a_log })),
+        result("a", "one"),
+        result("a", "two"),
+    ];
+    let sent = sent("m", messages);
+    let [
+        ..,
+        ChatMessage::ToolResult { call_id: first, parts: one, .. },
+        ChatMessage::ToolResult { call_id: second, parts: two, .. },
+    ] = sent.as_slice()
+    else {
+        panic!("{sent:?}")
+    };
+    assert_ne!(first, second);
+    assert_eq!((one, two), (&vec![text_part("one")], &vec![text_part("two")]));
+}
+
+#[test]
 fn empty_messages_are_left_out_and_users_messages_joined() {
     let empty = json!({ "content": " ", "reasoning_content": "hm" });
     let messages = vec![user("one"), user("two"), assistant(empty), user("three"), assistant(json!({}))];

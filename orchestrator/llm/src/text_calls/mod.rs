@@ -18,6 +18,8 @@ use engine::llm::{
     ModelResponse, ProviderFields, Tool, ToolCall,
 };
 
+use crate::history;
+
 pub(crate) use format::CALL_END;
 
 /// A model with emulated tool calls.
@@ -99,16 +101,14 @@ fn push_user_parts(messages: &mut Vec<ChatMessage>, parts: Vec<MessagePart>) {
     }
 }
 
-/// Returns a message of the model with its calls as text.
+/// Returns a message of the model with its calls as text, also those of a model with native calls.
 fn with_calls_as_text(message: &AssistantMessage, tools: &[Tool]) -> AssistantMessage {
     let text = (!message.text.is_empty()).then(|| message.text.clone());
     let calls = message.tool_calls.iter().map(|call| format::format_call(call, tools));
     let parts: Vec<String> = text.into_iter().chain(calls).collect();
-    AssistantMessage {
-        text: parts.join("\n\n"),
-        tool_calls: Vec::new(),
-        provider_fields: message.provider_fields.clone(),
-    }
+    let mut provider_fields = message.provider_fields.clone();
+    history::remove_original_calls(&mut provider_fields);
+    AssistantMessage { text: parts.join("\n\n"), tool_calls: Vec::new(), provider_fields }
 }
 
 fn parse_calls(response: &mut ModelResponse, tools: &[Tool]) {

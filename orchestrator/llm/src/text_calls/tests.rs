@@ -260,6 +260,29 @@ async fn calls_are_sent_as_text_and_format_is_repeated_if_malformed() {
     assert_eq!((response.message.text.as_str(), response.message.tool_calls.len()), ("Done.", 0));
 }
 
+#[tokio::test]
+async fn native_calls_of_another_model_are_sent_as_text() {
+    let blocks = json!([
+        { "type": "text", "text": "Hm." },
+        { "type": "tool_use", "id": "a", "name": "say", "input": { "text": "x" } },
+    ]);
+    let thought =
+        json!([{ "type": "thinking", "thinking": "", "signature": "s" }, { "type": "text", "text": "raw" }]);
+    let message = |blocks: Value| {
+        let fields = [("anthropic_content".to_owned(), blocks)].into_iter().collect();
+        let tool_calls = vec![ToolCall { id: "a".into(), ..call(r#"{"text":"x"}"#) }];
+        let text = "Hm.".into();
+        ChatMessage::Assistant(AssistantMessage { text, tool_calls, provider_fields: ProviderFields(fields) })
+    };
+    for (blocks, is_kept) in [(blocks, false), (thought, true)] {
+        let (request, _) =
+            complete(vec![ChatMessage::User(vec![text("go")]), message(blocks)], "Done.").await;
+        let [.., ChatMessage::Assistant(sent)] = request.messages.as_slice() else { panic!("{request:?}") };
+        assert!(sent.text.contains("<function=say>"), "{sent:?}");
+        assert_eq!(sent.provider_fields.0.contains_key("anthropic_content"), is_kept);
+    }
+}
+
 /// Special and ordinary parts of a text.
 const PIECES: [&str; 18] = [
     "<",
