@@ -14,6 +14,11 @@ const CONVERTED_FIELDS: [&str; 7] =
 pub(super) fn decode(body: Value) -> Result<Decoded, DecodeError> {
     let Value::Object(mut fields) = body else { return Err(DecodeError::NotAnObject) };
     let Some(Value::Array(content)) = fields.remove("content") else { return Err(DecodeError::NoContent) };
+    if text(&fields, "stop_reason") == "refusal" {
+        // Its text is incomplete, and a history with it is refused.
+        let category = fields.get("stop_details").and_then(|details| details["category"].as_str());
+        return Err(DecodeError::Refused(category.unwrap_or("refusal").to_owned()));
+    }
     let id = text(&fields, "id").to_owned();
     let finish_reason = finish_reason(text(&fields, "stop_reason")).to_owned();
     let usage = fields.get("usage").map_or(Value::Null, usage);
@@ -33,7 +38,6 @@ fn finish_reason(stop_reason: &str) -> &'static str {
     match stop_reason {
         "tool_use" => "tool_calls",
         "max_tokens" | "model_context_window_exceeded" => "length",
-        "refusal" => "content_filter",
         _ => "stop",
     }
 }
@@ -164,7 +168,15 @@ mod tests {
             (json!("hi"), DecodeError::NotAnObject),
             (json!({}), DecodeError::NoContent),
             (json!({ "content": "hi" }), DecodeError::NoContent),
-            (json!({ "content": [], "stop_reason": "refusal" }), DecodeError::Filtered),
+            (json!({ "content": [], "stop_reason": "refusal" }), DecodeError::Refused("refusal".into())),
+            (
+                json!({
+                    "content": [{ "type": "text", "text": "To begin" }],
+                    "stop_reason": "refusal",
+                    "stop_details": { "category": "cyber" },
+                }),
+                DecodeError::Refused("cyber".into()),
+            ),
         ] {
             assert_eq!(super::decode(body).unwrap_err(), error);
         }

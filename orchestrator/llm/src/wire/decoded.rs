@@ -16,7 +16,7 @@ pub(crate) struct Decoded {
 }
 
 /// An error of a body that is not a usable response.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum DecodeError {
     #[error("the response is not a JSON object")]
     NotAnObject,
@@ -36,6 +36,9 @@ pub(crate) enum DecodeError {
     /// The provider has removed the content.
     #[error("the response was filtered")]
     Filtered,
+    /// A response of Anthropic that its provider has stopped, for a reason of this category.
+    #[error("the provider stopped the response ({0}); a request with the same messages is refused again")]
+    Refused(String),
 }
 
 /// Completes a response. Fails if the provider has removed its content.

@@ -73,7 +73,7 @@ impl HttpExchange {
     /// Converts an error of decoding the body.
     pub(crate) fn decode_failure(&self, error: DecodeError) -> Failure {
         let kind = match error {
-            DecodeError::Filtered => LlmErrorKind::ContentPolicy,
+            DecodeError::Filtered | DecodeError::Refused(_) => LlmErrorKind::ContentPolicy,
             DecodeError::NotAnObject
             | DecodeError::NoChoices
             | DecodeError::NoMessage

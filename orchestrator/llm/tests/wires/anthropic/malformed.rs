@@ -105,9 +105,14 @@ async fn nonsense_in_events_and_blocks_is_ignored() {
 
 #[tokio::test]
 async fn refusal_of_the_model_is_a_content_policy_error() {
-    let mut refused = message(&json!([]));
-    refused["stop_reason"] = "refusal".into();
-    assert_eq!(error_of(Reply::json(200, &refused)).await.0, LlmErrorKind::ContentPolicy);
+    for content in [json!([]), json!([{ "type": "text", "text": "To begin" }])] {
+        let mut refused = message(&content);
+        refused["stop_reason"] = "refusal".into();
+        refused["stop_details"] = json!({ "type": "refusal", "category": "cyber" });
+        let (kind, detail) = error_of(Reply::json(200, &refused)).await;
+        assert_eq!(kind, LlmErrorKind::ContentPolicy);
+        assert!(detail.starts_with("the provider stopped the response (cyber)"), "{detail}");
+    }
 }
 
 #[tokio::test]
