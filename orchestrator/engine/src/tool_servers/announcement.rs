@@ -33,8 +33,8 @@ fn is_logged(view: &View, failure: &Observation) -> bool {
     })
 }
 
-/// Returns the tools to offer. While the view's requests grow at the end only, the tools stay: the first ones that are missing
-/// make all later ones available through a search.
+/// Returns the tools to offer. While the view's requests grow at the end only, the tools stay. They change once for the first late
+/// ones, together with a search for those that come later.
 fn offered_tools(view: &View, offer: &ToolOffer) -> Vec<Tool> {
     let ToolOffer { sandbox_tools, tools, are_too_many, .. } = offer;
     if !view.has_response() {
@@ -44,8 +44,10 @@ fn offered_tools(view: &View, offer: &ToolOffer) -> Vec<Tool> {
     let mut offered = view.offered_tools().to_vec();
     let is_offered = |tool: &Tool| offered.iter().any(|other| other.name == tool.name);
     let mut missing: Vec<Tool> = sandbox_tools.iter().filter(|tool| !is_offered(tool)).cloned().collect();
+    let late: Vec<Tool> = tools.iter().filter(|tool| !is_offered(tool)).cloned().collect();
     let has_search = offered.iter().any(|tool| tool.name == SEARCH_TOOLS);
-    if !has_search && !tools.iter().all(is_offered) {
+    if !has_search && !late.is_empty() {
+        missing.extend(if *are_too_many { Vec::new() } else { late });
         missing.extend(tool_search(tools));
     }
     offered.extend(missing);
@@ -123,9 +125,8 @@ mod tests {
         push(&mut view, EventSource::Agent, Action::from(response));
         assert_eq!(push_offer(&mut view, &offer(&["add"])), 0, "calls of a missing tool fail");
         push_offer(&mut view, &offer(&["add", "late"]));
-        let all = ["browser", "echo", "add", SEARCH_TOOLS, CALL_TOOL];
-        assert_eq!(names(&view), all);
-        assert!(view.offered_tools()[3].description.ends_with("Tools now: add, late"));
+        assert_eq!(names(&view), ["browser", "echo", "add", "late", SEARCH_TOOLS, CALL_TOOL]);
+        assert!(view.offered_tools()[4].description.ends_with("Tools now: add, late"));
         assert_eq!(push_offer(&mut view, &offer(&["add", "late", "later"])), 0, "it can be searched for");
         push(&mut view, EventSource::Agent, Action::from(CondensationAction::default()));
         push_offer(&mut view, &offer(&["add", "late"]));
