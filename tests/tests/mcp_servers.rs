@@ -9,6 +9,7 @@ use engine::tool_servers::ToolServers;
 use mcp::{McpServer, McpServers, Program, ToolBudget, Transport};
 use protocol::{Observation, ObservationKind};
 use serde_json::{Map, Value, json};
+use tests::glovebox::wait_until;
 use tests::sandbox_contract::faults::FaultInjection as _;
 use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend as _, create_sandbox};
@@ -117,7 +118,8 @@ async fn mcp_server_is_restarted_when_its_connection_breaks() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    assert!(runs(after) && !runs(before));
+    assert!(runs(after));
+    wait_until("the first server has ended", || !runs(before));
     servers.shut_down().await;
     removed(&backend, sandbox).await;
 }

@@ -2,9 +2,9 @@
 //!
 //! A tool keeps its name if possible. Characters that model providers reject are replaced. A name that the agent or an earlier
 //! server already uses is prefixed with the name of the server, and numbered if that is used too. The same servers with the same
-//! tools always get the same names.
+//! tools get the same names, and a tool keeps its name while the process runs.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use engine::llm::Tool;
 use engine::tool_servers::ToolServerFailure;
@@ -18,6 +18,40 @@ const MAX_NAME_LENGTH: usize = 64;
 /// Maximum number of tools of all servers, and of the bytes of their definitions. They stay in memory.
 const MAX_TOOLS: usize = 1000;
 const MAX_DEFINITION_BYTES: usize = 4 << 20;
+
+/// Maximum number of names that are given. A server may list other tools each time.
+const MAX_NAMES: usize = 10 * MAX_TOOLS;
+
+/// The names that tools have been given. A tool keeps its name, and no other tool gets it: the model and the user's approvals
+/// know a tool by its name only.
+#[derive(Debug, Default)]
+pub(crate) struct ToolNames {
+    taken: HashSet<String>,
+    /// By server, which has a number and a name, and by name there.
+    given: HashMap<(usize, String, String), String>,
+}
+
+impl ToolNames {
+    /// Creates the names, without those of the agent's own tools.
+    pub(crate) fn new(reserved: Vec<String>) -> Self {
+        Self { taken: reserved.into_iter().collect(), given: HashMap::new() }
+    }
+
+    /// `None` if too many names have been given.
+    fn name_of(&mut self, number: usize, server: &str, tool: &str) -> Option<String> {
+        let key = (number, server.to_owned(), tool.to_owned());
+        if let Some(name) = self.given.get(&key) {
+            return Some(name.clone());
+        }
+        if self.given.len() >= MAX_NAMES {
+            return None;
+        }
+        let name = unique_name(server, tool, &self.taken);
+        self.taken.insert(name.clone());
+        self.given.insert(key, name.clone());
+        Some(name)
+    }
+}
 
 /// Tools of all servers, by unique name.
 #[derive(Debug, Default, PartialEq)]
@@ -36,10 +70,9 @@ struct CatalogueEntry {
 impl Catalogue {
     /// Creates a catalogue of the servers' tools, in the order of the configuration. Also returns which servers have too many.
     pub(crate) fn new(
-        reserved: &[String],
+        names: &mut ToolNames,
         lists: &[(&str, Vec<ListedTool>)],
     ) -> (Self, Vec<ToolServerFailure>) {
-        let mut taken: HashSet<String> = reserved.iter().cloned().collect();
         let mut catalogue = Self::default();
         let mut failures = Vec::new();
         let mut bytes = 0;
@@ -50,8 +83,7 @@ impl Catalogue {
                 if catalogue.entries.len() == MAX_TOOLS || bytes > MAX_DEFINITION_BYTES {
                     break;
                 }
-                let name = unique_name(server, &tool.name, &taken);
-                taken.insert(name.clone());
+                let Some(name) = names.name_of(index, server, &tool.name) else { break };
                 let offered =
                     Tool { name, description: tool.description.clone(), parameters: tool.parameters.clone() };
                 catalogue.entries.push(CatalogueEntry { offered, server: index, name: tool.name.clone() });
@@ -131,12 +163,12 @@ mod tests {
     fn tools_of_the_same_name_get_unique_names() {
         let lists = [
             ("git", vec![tool("status"), tool("log"), tool("think")]),
-            ("svn", vec![tool("status"), tool("svn_status"), tool("log"), tool("log")]),
+            ("svn", vec![tool("status"), tool("svn_status"), tool("log"), tool("svn/log")]),
         ];
-        let (catalogue, failures) = Catalogue::new(&["think".to_owned()], &lists);
+        let (catalogue, failures) = Catalogue::new(&mut ToolNames::new(vec!["think".to_owned()]), &lists);
         assert_eq!(
             names(&catalogue),
-            ["status", "log", "git_think", "svn_status", "svn_svn_status", "svn_log", "svn_log_2"]
+            ["status", "log", "git_think", "svn_status", "svn_svn_status", "svn_log", "svn_svn_log"]
         );
         let found = |name: &str| catalogue.find(name).map(|(_, server, name)| (server, name));
         assert_eq!(found("svn_status"), Some((1, "status")));
@@ -148,9 +180,10 @@ mod tests {
     #[test]
     fn every_name_is_accepted_by_providers() {
         let long = "x".repeat(200);
-        let wild = ["", "a/b c.d", "füße\u{0}", long.as_str(), long.as_str(), long.as_str()];
+        let longer = [1, 2].map(|count| format!("{long}{}", "y".repeat(count)));
+        let wild = ["", "a/b c.d", "füße\u{0}", &long, &longer[0], &longer[1]];
         let lists = [("s\u{1f9e4}", wild.iter().map(|name| tool(name)).collect())];
-        let (catalogue, _) = Catalogue::new(&[], &lists);
+        let (catalogue, _) = Catalogue::new(&mut ToolNames::default(), &lists);
         let names = names(&catalogue);
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), wild.len(), "{names:?}");
         for name in &names {
@@ -164,7 +197,8 @@ mod tests {
     #[test]
     fn too_many_tools_are_reported() {
         let many = |count: usize| (0..count).map(|index| tool(&format!("t{index}"))).collect::<Vec<_>>();
-        let (catalogue, failures) = Catalogue::new(&[], &[("a", many(MAX_TOOLS - 10)), ("b", many(20))]);
+        let (catalogue, failures) =
+            Catalogue::new(&mut ToolNames::default(), &[("a", many(MAX_TOOLS - 10)), ("b", many(20))]);
         assert_eq!(catalogue.tools().len(), MAX_TOOLS);
         assert_eq!(failures.len(), 1);
         assert_eq!(
@@ -177,9 +211,22 @@ mod tests {
     fn definitions_are_bounded() {
         let wide =
             |name: &str| ListedTool { description: "d".repeat(MAX_DEFINITION_BYTES / 2), ..tool(name) };
-        let (catalogue, failures) =
-            Catalogue::new(&[], &[("a", vec![wide("x"), wide("y")]), ("b", vec![tool("z")])]);
+        let (catalogue, failures) = Catalogue::new(
+            &mut ToolNames::default(),
+            &[("a", vec![wide("x"), wide("y")]), ("b", vec![tool("z")])],
+        );
         assert_eq!(names(&catalogue), ["x"]);
         assert_eq!(failures.len(), 2);
+    }
+
+    #[test]
+    fn name_of_a_tool_is_not_given_to_another() {
+        let mut given = ToolNames::default();
+        let mut catalogue = |lists: &[(&str, Vec<ListedTool>)]| Catalogue::new(&mut given, lists).0;
+        assert_eq!(names(&catalogue(&[("evil", vec![]), ("bank", vec![tool("status")])])), ["status"]);
+        let later = catalogue(&[("evil", vec![tool("status")]), ("bank", vec![tool("status")])]);
+        assert_eq!(names(&later), ["evil_status", "status"]);
+        assert_eq!(later.find("status").map(|(_, server, _)| server), Some(1));
+        assert_eq!(names(&catalogue(&[("evil", vec![tool("status")]), ("bank", vec![])])), ["evil_status"]);
     }
 }

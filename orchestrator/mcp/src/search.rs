@@ -1,9 +1,10 @@
 //! Search for tools by words.
 
-use std::cmp::{Ordering, Reverse};
+use std::collections::HashMap;
 
 use bm25::{Document, SearchEngineBuilder, Tokenizer};
 use engine::llm::Tool;
+use serde_json::json;
 
 /// Maximum number of found tools, and of the bytes of their definitions.
 const MAX_FOUND: usize = 8;
@@ -19,14 +20,12 @@ const MAX_NAMES_BYTES: usize = 16 << 10;
 pub(crate) fn search(tools: &[Tool], query: &str) -> String {
     let query = query.get(..query.floor_char_boundary(MAX_QUERY_BYTES)).unwrap_or_default();
     let mut text = String::new();
-    for tool in best(tools, query).into_iter().take(MAX_FOUND) {
-        let Tool { name, description, parameters } = tool;
-        let definition = format!("## {name}\n{}\nArguments: {parameters}\n\n", description.trim());
-        if text.len() + definition.len() > MAX_FOUND_BYTES {
-            text.push_str(&format!("## {name}\n[Search for its name to see its definition.]\n\n"));
-        } else {
-            text.push_str(&definition);
-        }
+    for Tool { name, description, parameters } in best(tools, query).into_iter().take(MAX_FOUND) {
+        // One line of JSON, so that no description looks like another tool.
+        let definition = json!({ "name": name, "description": description, "arguments": parameters });
+        let short = json!({ "name": name, "description": "[Search for its name to see its definition.]" });
+        let fits = text.is_empty() || text.len() + definition.to_string().len() <= MAX_FOUND_BYTES;
+        text.push_str(&format!("{}\n", if fits { definition } else { short }));
     }
     if text.is_empty() {
         let mut names = tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -40,25 +39,27 @@ pub(crate) fn search(tools: &[Tool], query: &str) -> String {
     text
 }
 
-/// Returns the tools that match a query, the best one first: a tool whose name is in the query, then by the words of the
+/// Returns the tools that match a query, the best one first: tools whose names are in the query, then by the words of the
 /// definitions.
 fn best<'a>(tools: &'a [Tool], query: &str) -> Vec<&'a Tool> {
     let documents = (0_u32..).zip(tools).map(|(id, tool)| Document::new(id, searched_text(tool)));
     let engine =
         SearchEngineBuilder::<u32, u32, Words>::with_tokenizer_and_documents(Words, documents).build();
-    let is_named = |tool: &Tool| query.split([' ', ',']).any(|word| word == tool.name);
-    let mut found: Vec<_> = engine
-        .search(query, None)
-        .into_iter()
-        .filter_map(|found| {
-            let index = found.document.id as usize;
-            Some((found.score, index, tools.get(index)?))
-        })
-        .collect();
-    found.sort_by(|(score, index, tool), (other_score, other_index, other)| {
-        let by_name = Reverse(is_named(tool)).cmp(&Reverse(is_named(other)));
-        let by_score = other_score.partial_cmp(score).unwrap_or(Ordering::Equal);
-        by_name.then(by_score).then(index.cmp(other_index))
+    let is_name_letter = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    let words: Vec<&str> = query.split(|letter| !is_name_letter(letter)).collect();
+    let scores: HashMap<u32, f32> =
+        engine.search(query, None).into_iter().map(|found| (found.document.id, found.score)).collect();
+    let mut found: Vec<(bool, f32, &Tool)> = Vec::new();
+    for (id, tool) in (0..).zip(tools) {
+        let is_named = words.contains(&tool.name.as_str());
+        let score = scores.get(&id).copied();
+        if is_named || score.is_some() {
+            found.push((is_named, score.unwrap_or_default(), tool));
+        }
+    }
+    // Stable: tools of the same score stay in order.
+    found.sort_by(|(is_named, score, _), (other_is_named, other_score, _)| {
+        other_is_named.cmp(is_named).then(other_score.total_cmp(score))
     });
     found.into_iter().map(|(_, _, tool)| tool).collect()
 }
@@ -73,21 +74,26 @@ fn searched_text(Tool { name, description, parameters }: &Tool) -> String {
     text
 }
 
-/// Lowercase words without a plural's ending. `createIssue` and `create_issue` have two.
+/// Lowercase words without a plural's ending. `createIssue` and `create_issue` have two. Each letter of a script without spaces
+/// is a word.
 struct Words;
+
+/// The first letter of the scripts of East Asia.
+const FIRST_IDEOGRAPH: char = '\u{2e80}';
 
 impl Tokenizer for Words {
     fn tokenize(&self, text: &str) -> Vec<String> {
         let mut words = vec![String::new()];
         let mut follows_lowercase = false;
         for letter in text.chars() {
-            if !letter.is_alphanumeric() || (follows_lowercase && letter.is_uppercase()) {
+            let is_word = letter >= FIRST_IDEOGRAPH;
+            if !letter.is_alphanumeric() || is_word || (follows_lowercase && letter.is_uppercase()) {
                 words.push(String::new());
             }
             if let (true, Some(word)) = (letter.is_alphanumeric(), words.last_mut()) {
                 word.extend(letter.to_lowercase());
             }
-            follows_lowercase = letter.is_lowercase();
+            follows_lowercase = letter.is_lowercase() || is_word;
         }
         words.retain(|word| !word.is_empty());
         words.into_iter().map(singular).collect()
@@ -103,7 +109,7 @@ fn singular(mut word: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::Value;
 
     use super::*;
 
@@ -126,11 +132,25 @@ mod tests {
         ];
         assert_eq!(names(&tools, "create an issue")[0], "create_issue");
         assert_eq!(names(&tools, "listing pull request")[0], "listPullRequests");
-        assert_eq!(names(&tools, "list_issues,weather")[..2], ["list_issues", "weather"]);
+        assert_eq!(names(&tools, "`list_issues`,weather")[..2], ["list_issues", "weather"]);
         assert_eq!(names(&tools, "Issue"), ["list_issues", "create_issue"]);
         assert_eq!(names(&tools, "owner").len(), tools.len(), "the names of arguments");
-        let found = search(&tools, "tomorrow");
-        assert_eq!(found, format!("## weather\nTomorrow's weather.\nArguments: {}", tools[3].parameters));
+        let found: Value = serde_json::from_str(&search(&tools, "tomorrow")).unwrap();
+        let Tool { name, description, parameters } = &tools[3];
+        assert_eq!(found, json!({ "name": name, "description": description, "arguments": parameters }));
+    }
+
+    #[test]
+    fn tools_without_latin_words_are_found() {
+        let tools = [tool("____", "查询天气"), tool("__", "翻译")];
+        assert_eq!(names(&tools, "天气"), ["____"]);
+        assert_eq!(names(&tools, "__"), ["__"]);
+    }
+
+    #[test]
+    fn definition_of_the_best_match_is_shown_whatever_its_length() {
+        let tools = [tool("wide", &"ü".repeat(MAX_FOUND_BYTES))];
+        assert!(search(&tools, "wide").contains("owner"));
     }
 
     #[test]

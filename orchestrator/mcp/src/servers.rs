@@ -17,7 +17,7 @@ use secrecy::SecretString;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, ToolNames};
 use crate::config::{McpServer, Program, ToolBudget, Transport};
 use crate::result;
 use crate::server::Server;
@@ -32,8 +32,7 @@ pub struct McpServers {
     configured: Vec<Arc<Server>>,
     /// Servers that knowledge files request. An async mutex, because it is held while they are replaced.
     in_sandbox: Mutex<SandboxServers>,
-    /// Names of the agent's own tools.
-    reserved: Vec<String>,
+    names: std::sync::Mutex<ToolNames>,
     budget: ToolBudget,
     /// Tools of the latest offer.
     offered: RwLock<Arc<OfferedTools>>,
@@ -66,7 +65,7 @@ impl McpServers {
         Self {
             configured: servers.collect(),
             in_sandbox: Mutex::default(),
-            reserved,
+            names: ToolNames::new(reserved).into(),
             budget,
             offered: RwLock::default(),
         }
@@ -90,7 +89,9 @@ impl ToolServers for McpServers {
             failures
                 .extend(problem.map(|reason| ToolServerFailure { server: server.name().to_owned(), reason }));
         }
-        let (catalogue, too_many) = Catalogue::new(&self.reserved, &lists);
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let (catalogue, too_many) = Catalogue::new(&mut names, &lists);
+        drop(names);
         failures.extend(too_many);
         let tools = catalogue.tools();
         let are_too_many = !self.budget.holds(&tools);

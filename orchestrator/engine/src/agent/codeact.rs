@@ -68,7 +68,10 @@ impl Agent for CodeActAgent {
         if let Some((call, metadata)) = view.pending_call() {
             return Ok(self.step_from_call(&call, metadata, "", offered));
         }
-        let tools = self.tools().into_iter().chain(offered.iter().cloned()).collect();
+        let own = self.tools();
+        // A later configuration may give the agent a tool whose name the log has for a server's.
+        let late = offered.iter().filter(|tool| own.iter().all(|own| own.name != tool.name));
+        let tools = own.iter().chain(late).cloned().collect();
         let request = LlmRequest { messages: view.messages(), tools };
         let mut completion = llm.complete(&request, on_progress).await?;
         let stored = limit_response(&mut completion.response)?;

@@ -12,9 +12,11 @@ use serde_json::json;
 
 use super::*;
 use crate::events::EventStore as _;
+use crate::llm::Tool;
 use crate::sandbox::{OutputChunk, Sandbox, SandboxProvider as _, SandboxSpec};
 use crate::testing::{MemoryStore, ScriptedProvider, ScriptedResult, timestamp};
-use crate::tool_servers::{ToolOffer, ToolServers};
+use crate::tool_servers::{ToolOffer, ToolServerFailure, ToolServers, announce};
+use crate::view::View;
 
 const VALUE: &str = "s3cr€t \"q\\uote\" /&+?=x\ny-END";
 
@@ -328,12 +330,19 @@ async fn only_commands_and_cells_get_the_secrets_that_they_name() {
 }
 
 #[tokio::test]
-async fn results_of_tool_servers_are_redacted() {
+async fn offers_and_results_of_tool_servers_are_redacted() {
     struct Telling;
     #[async_trait::async_trait]
     impl ToolServers for Telling {
         async fn offer(&self, _: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
-            ToolOffer::default()
+            let tool = |name: &str| Tool {
+                name: name.into(),
+                description: format!("It knows {VALUE}."),
+                parameters: json!({"type": "object", "properties": {VALUE: {}}}),
+            };
+            let failure = ToolServerFailure { server: "git".into(), reason: format!("no {VALUE}") };
+            let tools = vec![tool("report"), tool(VALUE)];
+            ToolOffer { tools, failures: vec![failure], ..ToolOffer::default() }
         }
         async fn call(&self, _: &str, _: &serde_json::Map<String, serde_json::Value>) -> Observation {
             Observation::error(format!("it is {VALUE}"), "")
@@ -342,5 +351,16 @@ async fn results_of_tool_servers_are_redacted() {
         async fn shut_down(&self) {}
     }
     let guarded = GuardedToolServers::new(Arc::new(Telling), redactor());
+    let offer = guarded.offer(None).await;
+    let names: Vec<_> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["report"]);
+    let mut view = View::default();
+    for body in announce(&view, &offer) {
+        let event = Event::new(view.end(), timestamp(), EventSource::Environment, body);
+        assert_eq!(redactor().event(&event).unwrap(), None, "it is redacted already");
+        view.update(&[Arc::new(event)]);
+    }
+    assert_eq!(view.end(), EventId(2));
+    assert_eq!(announce(&view, &guarded.offer(None).await), []);
     assert_eq!(guarded.call("report", &Default::default()).await.content, format!("it is {REDACTED}"));
 }

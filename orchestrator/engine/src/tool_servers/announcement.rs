@@ -8,10 +8,20 @@ use super::{SERVER_FAILED, ToolOffer, ToolServerFailure};
 use crate::llm::Tool;
 use crate::view::View;
 
+/// Maximum number of tools in addition to the agent's own when late ones are added. Providers accept 128 in all.
+const MAX_OFFERED: usize = 100;
+
+/// Maximum number of events about servers between two responses of the model. Some servers may change in each offer.
+const MAX_ANNOUNCEMENTS: usize = 200;
+
 /// Returns the events to append for an offer, in order, with the environment as their source. Omits those that the log
-/// already holds, so that repeated calls append nothing twice.
+/// already holds, so that repeated calls append nothing twice. Returns none after many events without a response: each step waits until
+/// there is nothing to append.
 pub fn announce(view: &View, offer: &ToolOffer) -> Vec<EventBody> {
     let mut events = Vec::new();
+    if view.announcements() >= MAX_ANNOUNCEMENTS {
+        return events;
+    }
     let tools = offered_tools(view, offer);
     if view.offered_tools() != tools {
         let tools = tools.iter().map(Tool::to_stored).collect();
@@ -47,7 +57,9 @@ fn offered_tools(view: &View, offer: &ToolOffer) -> Vec<Tool> {
     let late: Vec<Tool> = tools.iter().filter(|tool| !is_offered(tool)).cloned().collect();
     let has_search = offered.iter().any(|tool| tool.name == SEARCH_TOOLS);
     if !has_search && !late.is_empty() {
-        missing.extend(if *are_too_many { Vec::new() } else { late });
+        if !are_too_many && offered.len() + late.len() <= MAX_OFFERED {
+            missing.extend(late);
+        }
         missing.extend(tool_search(tools));
     }
     offered.extend(missing);
@@ -145,5 +157,29 @@ mod tests {
         assert!(description.contains("tool_0, tool_1, ") && description.ends_with(" more"), "{description}");
         assert!(description.len() < 5000, "{}", description.len());
         assert_eq!(push_offer(&mut view, &offer), 0);
+    }
+
+    #[test]
+    fn offers_that_always_differ_end() {
+        let mut view = View::default();
+        let mut count = 0;
+        for number in 0..1000 {
+            let tools = vec![tool(&format!("tool_{number}"))];
+            let failures = vec![ToolServerFailure { server: "s".into(), reason: number.to_string() }];
+            count += push_offer(&mut view, &ToolOffer { tools, failures, ..ToolOffer::default() });
+        }
+        assert_eq!(count, MAX_ANNOUNCEMENTS);
+    }
+
+    #[test]
+    fn late_tools_stay_within_the_limit() {
+        let tools = |prefix: &str| (0..70).map(|index| tool(&format!("{prefix}_{index}"))).collect();
+        let offer = |prefix| ToolOffer { tools: tools(prefix), ..ToolOffer::default() };
+        let mut view = View::default();
+        push_offer(&mut view, &offer("a"));
+        let response = MessageAction { content: "Which one?".into(), ..Default::default() };
+        push(&mut view, EventSource::Agent, Action::from(response));
+        push_offer(&mut view, &offer("b"));
+        assert_eq!(view.offered_tools().len(), 72);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Servers become available late: those in the sandbox once it exists, others once they respond. Therefore the first
 //! `system` event of a log holds only the agent's own tools. The tools of servers are logged as a `system` event of the
-//! environment, without a prompt, once the servers are ready. The latest one is valid ([`View::offered_tools`]). A resumed
+//! environment, without a prompt, once the servers are ready. The latest one is valid ([`View::offered_tools`](crate::view::View::offered_tools)). A resumed
 //! conversation has its tools before the servers run again, and the agent keeps no state. A failed server is an `error`
 //! observation of the environment, and fails nothing else.
 //!

@@ -31,6 +31,7 @@ pub struct View {
     has_task: bool,
     is_condensation_requested: bool,
     has_response: bool,
+    announcements: usize,
     offered_tools: Arc<Vec<Tool>>,
     replayable_count: usize,
     unrecalled_message: Option<Arc<Event>>,
@@ -100,6 +101,11 @@ impl View {
     /// Whether the model has responded since the latest condensation, or since the start.
     pub(crate) fn has_response(&self) -> bool {
         self.has_response
+    }
+
+    /// Returns the number of events about tools and other notices of the environment since the model's latest response.
+    pub(crate) fn announcements(&self) -> usize {
+        self.announcements
     }
 
     /// Returns the user's latest message, unless a recall or an action of the agent followed it.
@@ -201,11 +207,11 @@ impl View {
 
     fn push(&mut self, event: &Arc<Event>) {
         self.replayable_count += usize::from(replay::is_replayable(event));
-        self.has_response |= event.tool_call_metadata.is_some()
-            || matches!(
-                (&event.body, event.source),
-                (EventBody::Action(Action::Message(_)), EventSource::Agent)
-            );
+        let is_message = matches!(event.body, EventBody::Action(Action::Message(_)));
+        if event.tool_call_metadata.is_some() || (is_message && event.source == EventSource::Agent) {
+            self.has_response = true;
+            self.announcements = 0;
+        }
         match (&event.body, event.source) {
             (EventBody::Action(Action::Message(_)), EventSource::User) => {
                 self.unrecalled_message = Some(Arc::clone(event));
@@ -219,6 +225,7 @@ impl View {
         match &event.body {
             // The tools are sent separately from the messages.
             EventBody::Action(Action::System(system)) if event.source == EventSource::Environment => {
+                self.announcements += 1;
                 self.offered_tools = Arc::new(Tool::all_from_stored(system).collect());
             }
             EventBody::Action(Action::Condensation(condensation)) => self.condense(event, condensation),
@@ -229,7 +236,10 @@ impl View {
                     self.add_entry(event);
                 }
             }
-            body if is_visible(body) => self.add_entry(event),
+            body if is_visible(body) => {
+                self.announcements += usize::from(is_notice(event));
+                self.add_entry(event);
+            }
             _ => {}
         }
     }

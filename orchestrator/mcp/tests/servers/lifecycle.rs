@@ -152,7 +152,7 @@ async fn many_tools_are_searched_for_and_called() {
     assert!(offer.are_too_many);
     assert_eq!(names(&offer), ["find_place", "geo_search_tools", "echo", "add"]);
     let found = call(&servers, "search_tools", json!({"query": "places"})).await;
-    assert!(!is_error(&found) && found.content.starts_with("## find_place\nFinds a place."), "{found:?}");
+    assert!(!is_error(&found) && found.content.contains(r#""name":"find_place""#), "{found:?}");
     assert!(!found.content.contains("echo"), "{found:?}");
     assert_eq!(call(&servers, "find_place", json!({"count": "3"})).await.content, "here");
     let sent = std::fs::read_to_string(script.path("call")).unwrap();

@@ -15,6 +15,15 @@ pub(super) fn to_action(call: &ToolCall, thought: &str) -> Result<Action, ToolEr
     Ok(CallToolMcpAction { name, arguments, thought, ..Default::default() }.into())
 }
 
+/// Maximum length of a tool's name.
+const MAX_NAME_LENGTH: usize = 64;
+
+/// Whether a search may have found a tool of this name.
+pub(super) fn may_be_found(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=MAX_NAME_LENGTH).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
 #[derive(Deserialize)]
 struct FoundTool {
     name: String,

@@ -263,7 +263,10 @@ pub fn to_action(
         None => call.clone(),
     };
     let (mut action, timeout) = to_action_without_risk(agent, offered, &found, thought)?;
-    action.set_security_risk(declared_risk(call));
+    // The servers define the arguments of their tools, so a risk in them is theirs.
+    if !matches!(action, Action::CallToolMcp(_)) {
+        action.set_security_risk(declared_risk(&found));
+    }
     Ok((action, timeout))
 }
 
@@ -281,7 +284,7 @@ fn to_action_without_risk(
         return if call.name == DELEGATE && !agent.delegates.is_empty() {
             let schema = delegate::definition(&agent.delegates).parameters;
             Ok((delegate::to_action(deserialize(call, &schema)?, &agent.delegates, thought)?, None))
-        } else if offered.is_some() || find(SEARCH_TOOLS).is_some() {
+        } else if offered.is_some() || (find(SEARCH_TOOLS).is_some() && mcp::may_be_found(&call.name)) {
             Ok((mcp::to_action(call, thought)?, None))
         } else {
             Err(ToolError::NoSuchTool(call.name.clone()))

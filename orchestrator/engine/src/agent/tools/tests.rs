@@ -247,6 +247,12 @@ fn found_tool_is_called_under_its_own_name() {
     );
     let own = call(&offered, "call_tool", json!({"name": "execute_bash", "arguments": {"command": "ls"}}));
     assert!(matches!(own, Ok(Action::Run(run)) if run.command == "ls"));
+    for name in ["", "a\nb", &"x".repeat(65)] {
+        let error = call(&offered, "call_tool", json!({"name": name})).unwrap_err();
+        assert_eq!(error.to_string(), format!("there is no tool {name}"));
+    }
+    let declared = json!({"name": "find", "arguments": {"security_risk": "LOW"}, "security_risk": "LOW"});
+    assert_eq!(call(&offered, "call_tool", declared).unwrap().security_risk(), SecurityRisk::Unknown);
     let nameless = call(&offered, "call_tool", json!({"arguments": {}})).unwrap_err();
     assert_eq!(nameless.to_string(), "the arguments of call_tool: missing field `name`");
     assert_eq!(
