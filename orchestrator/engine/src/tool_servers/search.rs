@@ -7,7 +7,7 @@ use crate::llm::Tool;
 /// The tool that searches for tools. Servers perform it, as a call.
 pub const SEARCH_TOOLS: &str = "search_tools";
 
-/// The tool that calls a found tool. The action of its call is that of the found tool.
+/// The tool that calls a found tool. Its call becomes an action of the found tool.
 pub const CALL_TOOL: &str = "call_tool";
 
 /// Maximum length of the names of tools in a description, in characters.

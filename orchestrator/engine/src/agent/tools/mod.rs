@@ -246,8 +246,8 @@ fn declared_risk(call: &ToolCall) -> SecurityRisk {
 }
 
 /// Converts a tool call to an action, with its timeout in seconds if the model sets one. A call of [`CALL_TOOL`] becomes the
-/// action of the tool that it names. `offered` are the tools of tool servers and those that the sandbox supports; `thought` is
-/// the text of the response.
+/// action of the tool that it names. `offered` are the tools in addition to the agent's own; `thought` is the text of the
+/// response.
 ///
 /// # Errors
 /// See [`ToolError`].
