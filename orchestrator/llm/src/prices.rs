@@ -131,10 +131,14 @@ impl Prices {
         Some(usage.prompt_tokens as f64 * input + usage.completion_tokens as f64 * output)
     }
 
-    /// Looks up the price on a blocking thread, because the first look-up decodes the whole table.
+    /// Looks up the price. The first look-up decodes the table, which blocks a thread.
     async fn look_up(&self, usage: &TokenUsage) -> ListPrice {
-        let (model, usage) = (self.model.clone(), usage.clone());
-        tokio::task::spawn_blocking(move || look_up(&model, &usage)).await.unwrap_or_default()
+        static IS_DECODED: AtomicBool = AtomicBool::new(false);
+        if !IS_DECODED.load(Ordering::Relaxed) {
+            drop(tokio::task::spawn_blocking(Calculator::bundled).await);
+            IS_DECODED.store(true, Ordering::Relaxed);
+        }
+        look_up(&self.model, usage)
     }
 }
 
