@@ -87,10 +87,12 @@ pub(super) fn clean(message: &mut AssistantMessage) {
 
 /// Changes the calls of a message, which have numbers, and the original blocks of the same calls.
 pub(super) fn for_each_call(message: &mut AssistantMessage, mut change: impl FnMut(usize, &mut ToolCall)) {
-    let mut blocks = original_calls(&mut message.provider_fields);
+    let blocks: Vec<_> = original_calls(&mut message.provider_fields).collect();
+    let is_complete = blocks.len() == message.tool_calls.len();
+    let mut blocks = blocks.into_iter();
     for (number, call) in (1..).zip(&mut message.tool_calls) {
-        // The blocks have the same order. Some calls may have been dropped.
-        let block = blocks.find(|block| block.id() == call.id);
+        // The blocks have the same order. The ids can differ: a call whose model gave it none got one.
+        let block = if is_complete { blocks.next() } else { blocks.find(|block| block.id() == call.id) };
         let before = call.clone();
         change(number, call);
         if let Some(block) = block {
