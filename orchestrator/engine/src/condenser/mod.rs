@@ -31,6 +31,8 @@ use crate::agent::AgentStep;
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
+use conversation_window::ConversationWindow;
+
 pub use config::{CondenserConfig, CondenserConfigError};
 pub use noop::Noop;
 
@@ -51,6 +53,21 @@ pub trait Condenser: Send + Sync {
     /// [`Llm::max_cost`](crate::llm::Llm::max_cost). 0 if the condenser calls no model.
     fn max_cost(&self, _view_tokens: u64) -> f64 {
         0.0
+    }
+}
+
+/// Condenses a view. If the condenser ignores a request, as some only mask observations, forgets the older half: a history that
+/// exceeds the context window would fail each later step.
+pub(crate) async fn condense(
+    condenser: &dyn Condenser,
+    view: View,
+    on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
+) -> Result<CondenserOutput, LlmError> {
+    match condenser.condense(view, on_progress).await? {
+        CondenserOutput::View(view) if view.is_condensation_requested() => {
+            ConversationWindow.condense(view, on_progress).await
+        }
+        output => Ok(output),
     }
 }
 

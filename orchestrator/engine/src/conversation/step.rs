@@ -12,7 +12,7 @@ use super::parts::EngineParts;
 use super::setup::Repository;
 use crate::agent::{AgentStep, TeamMember};
 use crate::clock;
-use crate::condenser::CondenserOutput;
+use crate::condenser::{self, CondenserOutput};
 use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Tool};
 use crate::memory::{Memory, WorkspaceFacts};
 use crate::sandbox::Sandbox;
@@ -112,7 +112,7 @@ impl StepRunner {
         let condensed = match view.pending_call() {
             // No model is called.
             Some(_) => CondenserOutput::View(view),
-            None => condenser.condense(view, on_progress).await?,
+            None => condenser::condense(condenser.as_ref(), view, on_progress).await?,
         };
         let (mut step, shown) = match condensed {
             CondenserOutput::View(view) => {
