@@ -1,6 +1,7 @@
 //! Renders a view as messages for a model.
 //!
-//! Providers reject a tool call without a result, so each call of a rendered response gets one.
+//! Providers reject a tool call without a result, so each call of a rendered response gets one. A message that arrived while the
+//! model was called follows the response: each request extends the one before, which caches and signed reasoning depend on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +9,7 @@ use protocol::action::RunAction;
 use protocol::{Action, EventBody, EventId, EventSource, Observation, ObservationKind};
 
 use super::{View, ViewEntry};
-use crate::llm::{AssistantMessage, ChatMessage, MessagePart};
+use crate::llm::{AssistantMessage, ChatMessage, MessagePart, StoredResponse};
 use crate::memory;
 use crate::secrets::REDACTED;
 
@@ -24,25 +25,23 @@ impl View {
         let renderer = MessageRenderer::new(self.entries());
         let mut messages = Vec::new();
         let mut rendered = HashSet::new();
+        // The events since the latest response, with the number of messages before each.
+        let mut since_response = Vec::new();
         for entry in self.entries() {
-            match (&entry.event.tool_call_metadata, &entry.event.body) {
-                (Some(metadata), _) => {
-                    if rendered.insert(entry.group) {
-                        let message = AssistantMessage::from(&metadata.model_response);
-                        renderer.render_response(message, entry.group, &mut messages);
-                    }
-                }
-                (None, EventBody::Action(action)) => {
-                    messages.extend(render_action(entry.event.source, action));
-                }
-                (None, EventBody::Observation(observation)) => {
-                    messages.extend(match (&entry.replacement, renderer.setup_step(entry)) {
-                        (Some(replacement), _) => Some(user(replacement.to_string())),
-                        (None, Some(step)) => Some(render_setup(step, observation)),
-                        (None, None) => render_notice(observation),
-                    });
-                }
-                (None, EventBody::Record(_)) => {}
+            let Some(metadata) = &entry.event.tool_call_metadata else {
+                since_response.push((entry.event.id, messages.len()));
+                messages.extend(renderer.render_event(entry));
+                continue;
+            };
+            if rendered.insert(entry.group) {
+                let StoredResponse { message, seen } = (&metadata.model_response).into();
+                let is_unseen = |(id, _): &&(EventId, usize)| seen.is_some_and(|seen| *id >= seen);
+                let first_unseen = since_response.iter().rev().take_while(is_unseen).last();
+                let seen_count = first_unseen.map_or(messages.len(), |(_, count)| *count);
+                let unseen = messages.split_off(seen_count);
+                renderer.render_response(message, entry.group, &mut messages);
+                messages.extend(unseen);
+                since_response.clear();
             }
         }
         messages
@@ -72,6 +71,19 @@ impl<'a> MessageRenderer<'a> {
             }
         }
         renderer
+    }
+
+    /// Renders an event that belongs to no response.
+    fn render_event(&self, entry: &ViewEntry) -> Option<ChatMessage> {
+        match &entry.event.body {
+            EventBody::Action(action) => render_action(entry.event.source, action),
+            EventBody::Observation(observation) => match (&entry.replacement, self.setup_step(entry)) {
+                (Some(replacement), _) => Some(user(replacement.to_string())),
+                (None, Some(step)) => Some(render_setup(step, observation)),
+                (None, None) => render_notice(observation),
+            },
+            EventBody::Record(_) => None,
+        }
     }
 
     /// Renders a response and the results of its calls.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::logs::{LogBuilder, any_condensation, any_log, assert_paired, texts};
 use super::*;
-use crate::llm::{ChatMessage, MessagePart};
+use crate::llm::{ChatMessage, MessagePart, SEEN_FIELD};
 use crate::testing::timestamp;
 use crate::tool_servers::{ToolOffer, ToolServerFailure, announce};
 
@@ -25,10 +25,26 @@ fn metadata(call: &str) -> ToolCallMetadata {
     }
 }
 
+/// Returns metadata of a response with the end of the log that its model saw.
+fn metadata_with_seen((call, seen): (&str, u64)) -> ToolCallMetadata {
+    let mut metadata = metadata(call);
+    let mut response = metadata.model_response.to_value();
+    response[SEEN_FIELD] = seen.into();
+    metadata.model_response = (&response).into();
+    metadata
+}
+
 fn log(bodies: Vec<(EventSource, EventBody, Option<&str>)>) -> View {
+    log_with(bodies, metadata)
+}
+
+fn log_with<C>(
+    bodies: Vec<(EventSource, EventBody, Option<C>)>,
+    metadata: impl Fn(C) -> ToolCallMetadata,
+) -> View {
     let events = bodies.into_iter().enumerate().map(|(id, (source, body, call))| {
         let mut event = Event::new(EventId(id as u64), timestamp(), source, body);
-        event.tool_call_metadata = call.map(metadata);
+        event.tool_call_metadata = call.map(&metadata);
         Arc::new(event)
     });
     View::from_events(events.collect())
@@ -352,6 +368,32 @@ fn calls_with_the_same_id_are_made_once() {
         Arc::new(event)
     };
     assert!(View::from_events(log.events.iter().map(twice).collect()).pending_call().is_none());
+}
+
+#[test]
+fn message_sent_during_a_call_follows_its_response() {
+    let mut events: Vec<_> = [user_message("go"), user_message("wait")].into();
+    let request = log(events[..1].to_vec()).messages();
+    events.extend([runs("a"), ran("a"), runs("b"), ran("b"), user_message("and then?")]);
+    let next = log_with(events, |call| metadata_with_seen((call, 1))).messages();
+    assert_eq!(next[..1], request[..], "the next request extends the one before");
+    assert!(matches!(next[1], ChatMessage::Assistant(_)), "{next:#?}");
+    for (message, part) in next[2..].iter().zip(["output of a", "output of b", "wait", "and then?"]) {
+        assert!(format!("{message:?}").contains(part), "{message:?}");
+    }
+}
+
+/// Some servers give all responses and calls the same ids.
+#[test]
+fn same_response_twice_is_two_messages() {
+    let call =
+        |(source, body, _): (EventSource, EventBody, Option<&str>), seen| (source, body, Some(("a", seen)));
+    let (source, body, _) = user_message("go");
+    let calls = [call(runs("a"), 1), call(ran("a"), 1), call(runs("a"), 3), call(ran("a"), 3)];
+    let events = [(source, body, None)].into_iter().chain(calls).collect();
+    let messages = log_with(events, metadata_with_seen).messages();
+    let responses = messages.iter().filter(|message| matches!(message, ChatMessage::Assistant(_)));
+    assert_eq!(responses.count(), 2, "{messages:#?}");
 }
 
 proptest! {
