@@ -1,6 +1,6 @@
 //! Step `sim`: simulates whole conversations, each determined by its seed, with the same seeds every time.
 //!
-//! `orchestrator/engine/tests/simulation` describes the simulation and its laws.
+//! `orchestrator/llm/tests/simulation` describes the simulation and its laws.
 
 use anyhow::Result;
 

@@ -80,6 +80,9 @@ pub struct LlmConfig {
     pub completion_kwargs: Map<String, Value>,
     /// Restricts the connections, for an address that a user has chosen. `None` for an address of the operator.
     pub connection_guard: Option<ConnectionGuard>,
+    /// Answers in place of the provider.
+    #[cfg(feature = "testing")]
+    pub in_process: Option<crate::testing::InProcessProvider>,
 }
 
 /// The provider's wire format.
@@ -189,6 +192,8 @@ impl LlmConfig {
             headers: BTreeMap::new(),
             completion_kwargs: Map::new(),
             connection_guard: None,
+            #[cfg(feature = "testing")]
+            in_process: None,
         }
     }
 

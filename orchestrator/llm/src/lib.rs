@@ -30,6 +30,8 @@ mod retry;
 mod router;
 mod scripted;
 mod secrets;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod text_calls;
 mod truncating;
 mod wire;

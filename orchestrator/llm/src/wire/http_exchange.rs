@@ -14,8 +14,7 @@ use super::decoded::DecodeError;
 use super::endpoint::Endpoint;
 use super::failure::{Failure, Failures};
 use super::response::ResponseReader;
-use crate::config::{ConfigError, Timeouts};
-use crate::connection_guard::ConnectionGuard;
+use crate::config::{ConfigError, LlmConfig, Timeouts};
 
 const COST_HEADERS: [&str; 2] = ["x-litellm-response-cost", "llm_provider-x-litellm-response-cost"];
 
@@ -25,6 +24,8 @@ pub(crate) struct HttpExchange {
     endpoint: Endpoint,
     failures: Failures,
     timeouts: Timeouts,
+    #[cfg(feature = "testing")]
+    in_process: Option<crate::testing::InProcessProvider>,
 }
 
 /// A complete response, not decoded.
@@ -35,20 +36,28 @@ pub(crate) struct RawResponse {
 }
 
 impl HttpExchange {
-    pub(crate) fn new(
-        endpoint: Endpoint,
-        timeouts: Timeouts,
-        guard: Option<&ConnectionGuard>,
-    ) -> Result<Self, ConfigError> {
-        let client = new_client(&endpoint.url, &timeouts, guard)?;
-        let failures = Failures::new(&endpoint);
-        Ok(Self { client, endpoint, failures, timeouts })
+    pub(crate) fn new(endpoint: Endpoint, config: &LlmConfig) -> Result<Self, ConfigError> {
+        let client = new_client(&endpoint.url, &config.timeouts, config.connection_guard.as_ref())?;
+        Ok(Self {
+            client,
+            failures: Failures::new(&endpoint),
+            endpoint,
+            timeouts: config.timeouts,
+            #[cfg(feature = "testing")]
+            in_process: config.in_process.clone(),
+        })
     }
 
     /// Creates an exchange with another endpoint of the same host.
     pub(crate) fn with_endpoint(&self, endpoint: Endpoint) -> Self {
-        let failures = Failures::new(&endpoint);
-        Self { client: self.client.clone(), endpoint, failures, timeouts: self.timeouts }
+        Self {
+            client: self.client.clone(),
+            failures: Failures::new(&endpoint),
+            endpoint,
+            timeouts: self.timeouts,
+            #[cfg(feature = "testing")]
+            in_process: self.in_process.clone(),
+        }
     }
 
     /// Returns the URL of requests.
@@ -85,6 +94,10 @@ impl HttpExchange {
     }
 
     async fn send(&self, body: &Map<String, Value>) -> Result<Response, Failure> {
+        #[cfg(feature = "testing")]
+        if let Some(provider) = &self.in_process {
+            return Ok(provider.respond(body));
+        }
         let Endpoint { url, headers, .. } = &self.endpoint;
         let sending = self.client.post(url.clone()).headers(headers.clone()).json(body).send();
         let limit = self.timeouts.headers;

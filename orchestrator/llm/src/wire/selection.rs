@@ -31,7 +31,7 @@ impl WireSelection {
     pub(super) fn new(config: &LlmConfig) -> Result<(Self, Option<u64>), ConfigError> {
         let WireParts { wire, endpoint, parameters, max_tokens, images_in_results } = parts(config)?;
         let address = endpoint.address();
-        let exchange = HttpExchange::new(endpoint, config.timeouts, config.connection_guard.as_ref())?;
+        let exchange = HttpExchange::new(endpoint, config)?;
         let is_chat = config.provider() == Provider::OpenAi;
         let responses = is_chat.then(|| parts(&config.with_responses()).ok()).flatten();
         let responses = responses.map(|parts| WireClient {

@@ -17,4 +17,3 @@ mod responses;
 mod scene;
 mod sdk_types;
 mod server;
-mod strict;

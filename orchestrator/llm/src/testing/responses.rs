@@ -1,10 +1,11 @@
-//! What OpenAI's Responses API refuses, with encrypted reasoning, and odd answers of its models.
+//! OpenAI's Responses API, with encrypted reasoning.
 
 use std::collections::HashSet;
 
+use engine::llm::AssistantMessage;
 use serde_json::{Value, json};
 
-use super::{Refusal, is_name, is_text, odd_calls, odd_text, refuse, tool_refusal};
+use super::{Refusal, check_tools, has_text, is_name, refuse, response_id};
 
 /// Fields of a request that are not unknown parameters.
 const KNOWN_FIELDS: [&str; 10] = [
@@ -20,9 +21,9 @@ const KNOWN_FIELDS: [&str; 10] = [
     "text",
 ];
 
-/// A provider that knows its encrypted reasoning.
 #[derive(Debug)]
 pub(super) struct ResponsesProvider {
+    /// The encrypted reasoning that it has written.
     issued: HashSet<String>,
     random: fastrand::Rng,
 }
@@ -32,9 +33,8 @@ impl ResponsesProvider {
         Self { issued: HashSet::new(), random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Answers a request, or says why it is refused.
-    pub(super) fn answer(&mut self, body: &Value) -> Result<Value, Refusal> {
-        tool_refusal(body["tools"].as_array().into_iter().flatten(), "parameters")?;
+    pub(super) fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
+        check_tools(body["tools"].as_array().into_iter().flatten(), "parameters")?;
         let unknown =
             body.as_object().into_iter().flatten().find(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str()));
         refuse(unknown.is_some(), &format!("Unknown parameter: {unknown:?}"))?;
@@ -84,16 +84,16 @@ impl ResponsesProvider {
                     let id = item["call_id"].as_str().unwrap_or_default();
                     let place = open.iter().position(|call| *call == id);
                     open.remove(place.ok_or("No tool call found for function call output")?);
-                    refuse(!is_text(&item["output"]), "Invalid value: output")?;
+                    refuse(!has_text(&item["output"]), "Invalid value: output")?;
                 }
                 other => refuse(true, &format!("an item of type {other:?}"))?,
             }
         }
         refuse(is_after_reasoning || !open.is_empty(), "No tool output found for function call")?;
-        Ok(self.odd_answer())
+        Ok(self.response(message))
     }
 
-    fn odd_answer(&mut self) -> Value {
+    fn response(&mut self, message: &AssistantMessage) -> Value {
         let random = &mut self.random;
         let mut output = Vec::new();
         for _ in 0..random.usize(..3) {
@@ -101,15 +101,16 @@ impl ResponsesProvider {
             output.push(json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": content, "status": null }));
             self.issued.insert(content);
         }
-        if let Some(text) = odd_text(random).as_str() {
-            let content = json!([{ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }]);
+        if !message.text.is_empty() || random.bool() {
+            let content =
+                json!([{ "type": "output_text", "text": message.text, "annotations": [], "logprobs": [] }]);
             output.push(json!({ "type": "message", "id": "msg_1", "role": "assistant", "content": content, "phase": "commentary" }));
         }
-        output.extend(odd_calls(random).into_iter().map(|(id, name, arguments)| {
-            json!({ "type": "function_call", "id": "fc_1", "call_id": id, "name": name, "arguments": arguments, "status": "completed" })
+        output.extend(message.tool_calls.iter().map(|call| {
+            json!({ "type": "function_call", "id": "fc_1", "call_id": call.id, "name": call.name, "arguments": call.arguments, "status": "completed" })
         }));
         json!({
-            "id": "resp_1", "object": "response", "status": "completed", "model": "gpt", "output": output,
+            "id": response_id(random), "object": "response", "status": "completed", "model": "gpt", "output": output,
             "usage": { "input_tokens": 1, "output_tokens": 1 },
         })
     }

@@ -1,14 +1,16 @@
 //! A simulation run: random occurrences, and the invariants that hold after each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, DelegateAgent, Prompt, TeamMember};
-use engine::condenser::Noop;
+use engine::condenser::{Condenser, CondenserConfig};
 use engine::conversation::{Conversation, EngineParts, ResumeOptions, SANDBOX_REPLACED, State};
+use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
 use protocol::action::{FileImplementation, MessageAction};
@@ -21,7 +23,7 @@ use protocol::{
     ObservationKind, Record,
 };
 
-use super::model::{Model, PRICE, SandboxMonitor};
+use super::model::{Model, ModelProvider, PRICE, SandboxMonitor};
 use super::provider::Provider;
 use super::servers::Servers;
 use super::store::DeadlyStore;
@@ -44,6 +46,8 @@ pub(crate) struct Simulation {
     chance: fastrand::Rng,
     logs: Arc<MemoryStore>,
     provider: ScriptedProvider,
+    models: Vec<Arc<ModelProvider>>,
+    condenser: CondenserConfig,
     /// Whether creating a sandbox fails.
     refuses: Arc<AtomicBool>,
     /// Whether a process without a sandbox called a model.
@@ -60,12 +64,15 @@ impl Simulation {
         let risky = ConfirmationPolicy::Risky { from: SecurityRisk::High };
         let policies =
             [ConfirmationPolicy::Never, ConfirmationPolicy::Never, risky, ConfirmationPolicy::Always];
+        let max_messages = [30, 60, usize::MAX][chance.usize(..3)];
         Self {
             seed,
             is_verbose,
             logs: Arc::default(),
             provider: ScriptedProvider::new(move |request| scripted_result(seed, &request.action)),
             refuses: Arc::default(),
+            models: ModelProvider::all(seed, max_messages),
+            condenser: random_condenser(&mut chance),
             was_missing: Arc::default(),
             confirmation: policies[chance.usize(..policies.len())],
             chance,
@@ -108,11 +115,18 @@ impl Simulation {
     }
 
     /// Generates a title, which needs no sandbox.
-    fn request_title(&self, conversation: &Conversation) {
+    fn request_title(&mut self, conversation: &Conversation) {
         let sandbox = SandboxMonitor { is_connected: AtomicBool::new(true), ..SandboxMonitor::default() };
-        let model = Model::new(self.seed ^ (self.process_count << 16), false, Arc::new(sandbox));
+        let model = self.model(16, false, &Arc::new(sandbox));
         // A killed process generates none.
-        drop(conversation.request_title(Arc::new(model), "work".into()));
+        drop(conversation.request_title(model, "work".into()));
+    }
+
+    /// Returns a model of a random provider, for a purpose of the process.
+    fn model(&mut self, purpose: u32, only_finishes: bool, sandbox: &Arc<SandboxMonitor>) -> Arc<Model> {
+        let seed = self.seed ^ (self.process_count << purpose);
+        let provider = &self.models[self.chance.usize(..self.models.len())];
+        Arc::new(Model::new(seed, only_finishes, Arc::clone(sandbox), provider))
     }
 
     /// Returns the parts of a new process, which is killed at a random append unless it is immortal.
@@ -131,26 +145,20 @@ impl Simulation {
             was_missing: Arc::clone(&self.was_missing),
         });
         let agent = Arc::new(CodeActAgent { definition, command_timeout: 120.0, declares_risk: false });
-        let member = TeamMember {
+        let tool_servers = Arc::new(Servers);
+        let own = TeamMember {
             agent,
-            llm: Arc::new(Model::new(
-                self.seed ^ (self.process_count << 32),
-                is_immortal,
-                Arc::clone(&sandbox),
-            )),
-            draft_editor: Arc::new(Model::new(
-                !self.seed ^ (self.process_count << 32),
-                false,
-                Arc::clone(&sandbox),
-            )),
-            condenser: Arc::new(Noop),
-            tool_servers: Arc::new(Servers),
+            llm: self.model(32, is_immortal, &sandbox),
+            draft_editor: self.model(40, false, &sandbox),
+            condenser: self.condenser(is_immortal, &sandbox),
+            tool_servers,
         };
+        let helper = TeamMember { llm: self.model(48, is_immortal, &sandbox), ..own.clone() };
         EngineParts {
             store: Arc::new(store),
             write_lock: Arc::new(()),
-            own: member.clone(),
-            team: Arc::new([(HELPER.to_owned(), member)].into()),
+            own,
+            team: Arc::new([(HELPER.to_owned(), helper)].into()),
             analyzer: None,
             memory: None,
             provider: Arc::new(Provider {
@@ -160,6 +168,12 @@ impl Simulation {
             }),
             spec: SandboxSpec::new(id()),
         }
+    }
+
+    fn condenser(&mut self, is_immortal: bool, sandbox: &Arc<SandboxMonitor>) -> Arc<dyn Condenser> {
+        let llm: Arc<dyn Llm> = self.model(24, is_immortal, sandbox);
+        let Ok(condenser) = self.condenser.build(&|_| Ok::<_, Infallible>(Arc::clone(&llm)));
+        condenser
     }
 
     async fn apply_random(&mut self, conversation: Conversation) -> Conversation {
@@ -251,8 +265,28 @@ impl Simulation {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });
-        let state = || conversation.state();
-        assert!(at_rest.await.is_ok(), "no way out of {:?}", state());
+        let is_at_rest = at_rest.await.is_ok();
+        assert!(
+            is_at_rest,
+            "no way out with {:?} of {:?}: {:#?}",
+            self.condenser,
+            conversation.state(),
+            self.latest_events()
+        );
+    }
+
+    /// Whether an agent may send a history that does not extend the one before.
+    fn may_change_history(&self, log: &[Event]) -> bool {
+        let is_condensation =
+            |event: &Event| matches!(event.body, EventBody::Action(Action::Condensation(_)));
+        matches!(self.condenser, CondenserConfig::ObservationMasking { .. } | CondenserConfig::Recent { .. })
+            || log.iter().any(is_condensation)
+    }
+
+    /// Returns the latest events of the log.
+    fn latest_events(&self) -> Vec<EventBody> {
+        let log = self.logs.log(&id());
+        log[log.len().saturating_sub(10)..].iter().map(|event| event.body.clone()).collect()
     }
 
     /// Checks the invariants.
@@ -320,6 +354,13 @@ impl Simulation {
         }
         assert!(terminal_events.values().all(|count| *count == 1), "no terminal event is duplicated");
         assert!(!self.was_missing.load(Ordering::Relaxed), "no agent steps without its sandbox");
+        let refusals: Vec<_> = self.models.iter().flat_map(|provider| provider.refusals()).collect();
+        assert!(refusals.is_empty(), "a history was refused: {refusals:#?}");
+        let changed: usize = self.models.iter().map(|provider| provider.changed_prefixes()).sum();
+        assert!(
+            changed == 0 || self.may_change_history(&log),
+            "{changed} requests do not extend earlier ones"
+        );
         assert!(unconfirmed.is_empty(), "{unconfirmed:?} ran without confirmation");
         for (action, starts) in start_counts {
             assert_eq!(starts, 1, "{action} is started once");
@@ -332,6 +373,21 @@ impl Simulation {
             let state = conversation.state();
             eprintln!("{:>4} events, {}: occurrence {occurrence}", state.next_id, state.agent_state);
         }
+    }
+}
+
+/// Returns a condenser of small histories.
+fn random_condenser(chance: &mut fastrand::Rng) -> CondenserConfig {
+    let (llm_config, keep_first, max_size, max_event_length) = (None, chance.usize(1..4), 16, 100);
+    match chance.u32(..8) {
+        0 => CondenserConfig::Noop {},
+        1 => CondenserConfig::ConversationWindow {},
+        2 => CondenserConfig::ObservationMasking { attention_window: 5 },
+        3 => CondenserConfig::Recent { keep_first, max_events: max_size },
+        4 => CondenserConfig::Amortized { max_size, keep_first },
+        5 => CondenserConfig::LlmAttention { llm_config, max_size, keep_first },
+        6 => CondenserConfig::Structured { llm_config, keep_first, max_size, max_event_length },
+        _ => CondenserConfig::v0_default_with(max_size),
     }
 }
 

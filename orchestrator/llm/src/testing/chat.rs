@@ -1,10 +1,11 @@
-//! What providers of chat completions refuse, and odd answers of their models.
+//! Providers of chat completions.
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use engine::llm::{AssistantMessage, ToolCall};
+use serde_json::{Map, Value, json};
 
-use super::{Refusal, is_name, is_text, object, refuse, tool_refusal};
+use super::{Refusal, check_tools, has_text, is_name, refuse, response_id};
 
 /// Fields of a message that every provider knows.
 const KNOWN_FIELDS: [&str; 6] = ["role", "content", "name", "tool_calls", "tool_call_id", "cache_control"];
@@ -12,7 +13,8 @@ const KNOWN_FIELDS: [&str; 6] = ["role", "content", "name", "tool_calls", "tool_
 /// What distinguishes the provider of a model.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChatRules {
-    pub(super) model: &'static str,
+    /// Whether the model was trained to call tools.
+    pub(super) has_tools: bool,
     /// Mistral's template: no user after a result, and ids of nine letters and digits (LiteLLM#13749).
     pub(super) has_strict_template: bool,
     /// DeepSeek: `The reasoning_content in the thinking mode must be passed back`.
@@ -21,27 +23,26 @@ pub(super) struct ChatRules {
     pub(super) requires_signature: bool,
 }
 
-/// The provider of one model, which knows what it has written.
 #[derive(Debug)]
 pub(super) struct ChatProvider {
-    pub(super) rules: ChatRules,
+    model: &'static str,
+    rules: ChatRules,
+    /// The reasoning and the signatures that it has written.
     issued: HashSet<String>,
     random: fastrand::Rng,
 }
 
 impl ChatProvider {
-    pub(super) fn new(rules: ChatRules, seed: u64) -> Self {
-        Self { rules, issued: HashSet::new(), random: fastrand::Rng::with_seed(seed) }
+    pub(super) fn new(model: &'static str, rules: ChatRules, seed: u64) -> Self {
+        Self { model, rules, issued: HashSet::new(), random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Answers a request, or says why it is refused.
-    pub(super) fn answer(&mut self, body: &Value) -> Result<Value, Refusal> {
-        tool_refusal(
-            body["tools"].as_array().into_iter().flatten().map(|tool| &tool["function"]),
-            "parameters",
-        )?;
+    pub(super) fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
+        let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+        refuse(!tools.is_empty() && !self.rules.has_tools, "the model does not support tools")?; // Ollama
+        check_tools(tools.iter().map(|tool| &tool["function"]), "parameters")?;
         self.check_messages(body["messages"].as_array().ok_or("no messages")?)?;
-        Ok(self.odd_answer())
+        Ok(self.response(message))
     }
 
     fn check_messages(&self, messages: &[Value]) -> Result<(), Refusal> {
@@ -49,7 +50,7 @@ impl ChatProvider {
         let mut last = "";
         for (number, message) in messages.iter().enumerate() {
             let role = message["role"].as_str().unwrap_or_default();
-            let fields = object(message)?;
+            let fields = message.as_object().ok_or("a message is not an object")?;
             match role {
                 "system" => refuse(last != "system" && !last.is_empty(), "a system message after others")?,
                 "user" => {
@@ -83,7 +84,7 @@ impl ChatProvider {
 
     fn check_assistant<'a>(&self, message: &'a Value) -> Result<Vec<&'a str>, Refusal> {
         let calls = message["tool_calls"].as_array();
-        refuse(calls.is_none_or(Vec::is_empty) && !is_text(&message["content"]), "an empty message")?; // Mistral
+        refuse(calls.is_none_or(Vec::is_empty) && !has_text(&message["content"]), "an empty message")?; // Mistral
         let has_reasoning = message["reasoning_content"].is_string();
         refuse(
             self.rules.requires_reasoning && !has_reasoning,
@@ -121,28 +122,48 @@ impl ChatProvider {
             || name == "annotations" && value.as_array().is_some_and(Vec::is_empty)
     }
 
-    fn odd_answer(&mut self) -> Value {
-        let random = &mut self.random;
-        let reasoning = format!("thought {}", random.u64(..));
-        let mut message = json!({ "role": "assistant", "content": super::odd_text(random) });
-        let calls = super::odd_calls(random);
-        let calls = calls.into_iter().map(|(id, name, arguments)| {
-            let mut call =
-                json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } });
-            if self.rules.requires_signature {
-                call["extra_content"] = json!({ "google": { "thought_signature": reasoning } });
-            }
-            call
-        });
-        message["tool_calls"] = calls.collect();
-        if random.bool() || self.rules.requires_reasoning {
+    fn response(&mut self, written: &AssistantMessage) -> Value {
+        let reasoning = format!("thought {}", self.random.u64(..));
+        let mut message = json!({ "role": "assistant", "content": written.text });
+        if written.text.is_empty() && self.random.bool() {
+            message["content"] = Value::Null;
+        }
+        if self.rules.has_tools {
+            message["tool_calls"] =
+                written.tool_calls.iter().map(|call| self.call(call, &reasoning)).collect();
+        } else {
+            let calls: String = written.tool_calls.iter().map(call_text).collect();
+            message["content"] = format!("{}\n{calls}", written.text).into();
+        }
+        if self.rules.requires_reasoning || self.random.bool() {
             message["reasoning_content"] = reasoning.as_str().into();
             message["annotations"] = json!([]);
         }
         self.issued.insert(reasoning);
         json!({
-            "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": self.rules.model,
+            "id": response_id(&mut self.random), "object": "chat.completion", "created": 1, "model": self.model,
             "choices": [{ "index": 0, "finish_reason": "stop", "message": message }],
         })
     }
+
+    fn call(&self, call: &ToolCall, signature: &str) -> Value {
+        let function = json!({ "name": call.name, "arguments": call.arguments });
+        let mut call = json!({ "id": call.id, "type": "function", "function": function });
+        if self.rules.requires_signature {
+            call["extra_content"] = json!({ "google": { "thought_signature": signature } });
+        }
+        call
+    }
+}
+
+/// Returns a call as a model without tools writes it. Arguments that are not an object are cut.
+fn call_text(call: &ToolCall) -> String {
+    let arguments = serde_json::from_str::<Map<String, Value>>(&call.arguments);
+    let parameter = |(name, value): (&String, &Value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("<parameter={name}>\n{text}\n</parameter>\n")
+    };
+    let end = if arguments.is_ok() { "</function>" } else { "<parameter=" };
+    let parameters: String = arguments.iter().flatten().map(parameter).collect();
+    format!("<function={}>\n{parameters}{end}\n", call.name)
 }

@@ -1,29 +1,31 @@
-//! What Anthropic refuses, with blocks of thinking that are bound to their prefix, and odd answers of its models.
+//! Anthropic's messages. Blocks of thinking are bound to their prefix.
 
 use std::collections::{HashMap, HashSet};
 
+use engine::llm::AssistantMessage;
 use serde_json::{Value, json};
 
-use super::{Refusal, is_name, is_text, odd_calls, odd_text, refuse, tool_refusal};
+use super::{Refusal, check_tools, has_text, is_name, refuse, response_id};
 
 /// Maximum number of cache marks of a request.
 const MAX_CACHE_MARKS: usize = 4;
 
-/// A provider that knows its signatures, and the history before each.
 #[derive(Debug)]
 pub(super) struct MessagesProvider {
+    /// The signatures that it has written, with the prefix of each.
     signatures: HashMap<String, String>,
+    /// Number of requests with an earlier block whose prefix had changed.
+    pub(super) changed_prefixes: usize,
     random: fastrand::Rng,
 }
 
 impl MessagesProvider {
     pub(super) fn new(seed: u64) -> Self {
-        Self { signatures: HashMap::new(), random: fastrand::Rng::with_seed(seed) }
+        Self { signatures: HashMap::new(), changed_prefixes: 0, random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Answers a request, or says why it is refused.
-    pub(super) fn answer(&mut self, body: &Value) -> Result<Value, Refusal> {
-        tool_refusal(body["tools"].as_array().into_iter().flatten(), "input_schema")?;
+    pub(super) fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
+        check_tools(body["tools"].as_array().into_iter().flatten(), "input_schema")?;
         let marks = body.to_string().matches("cache_control").count();
         refuse(marks > MAX_CACHE_MARKS, "a maximum of 4 blocks with cache_control may be provided")?;
         let turns = body["messages"].as_array().ok_or("no messages")?;
@@ -40,7 +42,7 @@ impl MessagesProvider {
             for block in blocks {
                 let id = block["id"].as_str().unwrap_or_default();
                 match block["type"].as_str().unwrap_or_default() {
-                    "text" => refuse(!is_text(&block["text"]), "text content blocks must be non-empty")?,
+                    "text" => refuse(!has_text(&block["text"]), "text content blocks must be non-empty")?,
                     "tool_use" => {
                         refuse(!is_name(&block["id"]), "tool_use.id: String should match pattern")?;
                         refuse(!ids.insert(id), "`tool_use` ids must be unique")?;
@@ -64,33 +66,34 @@ impl MessagesProvider {
                 "`tool_use` ids were found without `tool_result` blocks",
             )?;
         }
-        Ok(self.odd_answer(&prefix(body, turns.len())))
+        Ok(self.response(message, prefix(body, turns.len())))
     }
 
-    fn check_thinking(&self, block: &Value, prefix: &str) -> Result<(), Refusal> {
+    fn check_thinking(&mut self, block: &Value, prefix: &str) -> Result<(), Refusal> {
         let signature = block["signature"].as_str().unwrap_or_default();
         let known = self.signatures.get(signature).ok_or("Invalid `signature` in `thinking` block")?;
-        refuse(known != prefix, "The block is bound to a different conversation")
+        let is_changed = known != prefix;
+        self.changed_prefixes += usize::from(is_changed);
+        refuse(is_changed, "The block is bound to a different conversation")
     }
 
-    fn odd_answer(&mut self, prefix: &str) -> Value {
+    fn response(&mut self, message: &AssistantMessage, prefix: String) -> Value {
         let random = &mut self.random;
         let mut content = Vec::new();
         if random.bool() {
             let signature = format!("signature {}", random.u64(..));
             content.push(json!({ "type": "thinking", "thinking": "hm", "signature": signature }));
-            self.signatures.insert(signature, prefix.to_owned());
+            self.signatures.insert(signature, prefix);
         }
-        if let Some(text) = odd_text(random).as_str() {
-            content.push(json!({ "type": "text", "text": text }));
+        if !message.text.is_empty() || random.bool() {
+            content.push(json!({ "type": "text", "text": message.text }));
         }
-        let calls = odd_calls(random);
-        content.extend(calls.into_iter().map(|(id, name, arguments)| {
-            let input = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
-            json!({ "type": "tool_use", "id": id, "name": name, "input": input })
+        content.extend(message.tool_calls.iter().map(|call| {
+            let input = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+            json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
         }));
         json!({
-            "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": content,
+            "id": response_id(random), "type": "message", "role": "assistant", "model": "claude", "content": content,
             "stop_reason": "end_turn", "usage": { "input_tokens": 1, "output_tokens": 1 },
         })
     }

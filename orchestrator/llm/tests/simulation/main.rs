@@ -1,6 +1,7 @@
-//! Deterministic simulation of whole conversations with a scripted model, a fake sandbox and a paused clock. Users send
-//! messages, pause, stop and confirm at any moment, providers fail, sandboxes are lost or cannot be created, and the
-//! process is killed before or after any append. The seed determines the run.
+//! Deterministic simulation of whole conversations with models behind the wires of strict providers, a fake sandbox and a paused
+//! clock. Users send messages, pause, stop and confirm at any moment, models answer oddly, providers fail, histories are
+//! condensed, sandboxes are lost or cannot be created, and the process is killed before or after any append; the next one
+//! continues with another model. The seed determines the run.
 //!
 //! `GLOVEBOX_SIM_SEEDS` sets the number of seeds (200). `GLOVEBOX_SIM_SEED` runs a single seed and prints its events.
 
@@ -61,6 +62,7 @@ fn simulate(seed: u64, is_verbose: bool) {
 
 /// Runs a seed, and returns the final log.
 fn run(seed: u64, is_verbose: bool) -> Vec<String> {
+    fastrand::seed(seed); // the jitter of retries
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
     runtime.block_on(Simulation::new(seed, is_verbose).run())
