@@ -226,7 +226,8 @@ impl LlmConfig {
         Self { custom_llm_provider: Some(RESPONSES_PROVIDER.to_owned()), ..self.clone() }
     }
 
-    fn is_served_by_openai(&self) -> bool {
+    /// Whether the host is OpenAI's or Azure's.
+    pub(crate) fn is_served_by_openai(&self) -> bool {
         let Some(base) = self.configured_base_url() else { return true };
         let Ok(url) = base.parse::<Url>() else { return false };
         url.host_str().is_some_and(|host| hosts::is_openai(host) || hosts::is_azure(host))

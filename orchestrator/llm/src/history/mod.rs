@@ -184,7 +184,7 @@ fn repaired_tool(tool: &Tool) -> Option<Tool> {
 const FINGERPRINT_CHARS: usize = 16;
 
 /// Returns digits that are the same for the same text, on every machine and in every version.
-fn fingerprint(text: &str) -> String {
+pub(crate) fn fingerprint(text: &str) -> String {
     hex::encode(&digest(&SHA256, text.as_bytes()).as_ref()[..FINGERPRINT_CHARS / 2])
 }
 

@@ -5,16 +5,19 @@ use serde_json::{Map, Value, json};
 
 use super::items;
 use crate::config::LlmConfig;
+use crate::history::fingerprint;
 use crate::wire::NO_VISION;
 
 #[derive(Debug)]
 pub(super) struct Encoder {
     vision: bool,
+    /// Whether to send a `prompt_cache_key`. Compatible servers may refuse it.
+    has_cache_key: bool,
 }
 
 impl Encoder {
     pub(super) fn new(config: &LlmConfig) -> Self {
-        Self { vision: config.sends_images() }
+        Self { vision: config.sends_images(), has_cache_key: config.is_served_by_openai() }
     }
 
     pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
@@ -26,6 +29,9 @@ impl Encoder {
         }
         if !request.tools.is_empty() {
             body.insert("tools".into(), request.tools.iter().map(tool).collect());
+        }
+        if self.has_cache_key {
+            body.insert("prompt_cache_key".into(), cache_key(&request.messages).into());
         }
         body
     }
@@ -63,6 +69,14 @@ impl Encoder {
         };
         parts.iter().map(encode).collect()
     }
+}
+
+/// Returns a key that all requests of a conversation have in common: neither its prompt nor its task ever leaves it. OpenAI
+/// recommends the id of the conversation, which a request does not have.
+fn cache_key(messages: &[ChatMessage]) -> String {
+    let is_of_user = |message: &ChatMessage| matches!(message, ChatMessage::User(_));
+    let start = messages.iter().position(is_of_user).map_or(messages.len(), |task| task + 1);
+    fingerprint(&format!("{:?}", &messages[..start]))
 }
 
 fn input_text(text: &str) -> Value {
@@ -133,7 +147,7 @@ mod tests {
             ChatMessage::System("be brief".into()),
         ];
         assert_eq!(
-            encode(|_| (), messages),
+            encode(|config| config.base_url = Some("http://localhost".into()), messages),
             json!({
                 "instructions": "be good\n\nbe brief",
                 "input": [
@@ -149,6 +163,17 @@ mod tests {
                 }],
             })
         );
+    }
+
+    #[test]
+    fn requests_of_a_conversation_have_the_same_cache_key() {
+        let task = |task: &str| vec![ChatMessage::System("be good".into()), ChatMessage::User(vec![text(task)])];
+        let key = |messages| encode(|_| (), messages)["prompt_cache_key"].take();
+        let longer = [task("go"), vec![result(vec![text("done")]), ChatMessage::User(vec![text("more")])]];
+        assert_eq!(key(longer.concat()), key(task("go")));
+        assert_ne!(key(task("stay")), key(task("go")));
+        let elsewhere = encode(|config| config.base_url = Some("http://localhost".into()), task("go"));
+        assert_eq!(elsewhere.get("prompt_cache_key"), None);
     }
 
     #[test]

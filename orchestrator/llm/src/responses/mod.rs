@@ -3,9 +3,6 @@
 //! Each request has the whole conversation, and nothing is stored at the provider: `previous_response_id` would break edits and
 //! forks of a conversation, and most compatible servers lack it. What the engine's message cannot represent is kept in its
 //! provider fields, and is sent back unchanged: encrypted reasoning, the order of text and calls, and unknown items.
-//!
-//! No `prompt_cache_key` is sent. It should be the id of the conversation, which a request does not have; without it OpenAI routes
-//! requests by the start of the prompt, and a LiteLLM proxy refuses it for other providers.
 
 mod decode;
 mod encode;
