@@ -40,19 +40,10 @@ pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Replaces the characters of another provider's id that Anthropic does not allow.
-pub(super) fn call_id(id: &str) -> String {
-    let is_allowed = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
-    match id {
-        "" => "_".to_owned(),
-        id => id.chars().map(|char| if is_allowed(char) { char } else { '_' }).collect(),
-    }
-}
-
 fn call_block(call: &ToolCall) -> Value {
     json!({
         "type": "tool_use",
-        "id": call_id(&call.id),
+        "id": call.id,
         "name": call.name,
         "input": parse_arguments(&call.arguments),
     })
@@ -90,16 +81,16 @@ mod tests {
 
     #[test]
     fn message_of_another_provider_becomes_text_and_calls() {
-        let calls = [call("a|1", r#"{"x":1}"#), call("b", ""), call("", "[1]"), call("d", r#"{"x":"#)];
+        let calls = [call("a", r#"{"x":1}"#), call("b", ""), call("c", "[1]"), call("d", r#"{"x":"#)];
         assert_eq!(
             blocks(
                 json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "tool_calls": calls })
             ),
             json!([
                 { "type": "text", "text": "hi" },
-                tool_use("a_1", json!({ "x": 1 })),
+                tool_use("a", json!({ "x": 1 })),
                 tool_use("b", json!({})),
-                tool_use("_", json!({ "malformed": "[1]" })),
+                tool_use("c", json!({ "malformed": "[1]" })),
                 tool_use("d", json!({ "malformed": r#"{"x":"# })),
             ])
         );

@@ -3,7 +3,7 @@
 use engine::llm::{ChatMessage, LlmRequest, MessagePart, Tool};
 use serde_json::{Map, Value, json};
 
-use super::blocks::{self, call_id, is_blank, text_block};
+use super::blocks::{self, is_blank, text_block};
 use crate::config::LlmConfig;
 use crate::wire::NO_VISION;
 
@@ -52,17 +52,11 @@ impl Encoder {
                 _ => turns.push((role, content)),
             }
         }
-        if turns.first().is_some_and(|(role, _)| *role == "assistant") {
-            turns.insert(0, ("user", vec![]));
-        }
-        turns
-            .into_iter()
-            .map(|(role, content)| json!({ "role": role, "content": non_empty(content) }))
-            .collect()
+        turns.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
     }
 
     fn result(&self, id: &str, parts: &[MessagePart]) -> Value {
-        json!({ "type": "tool_result", "tool_use_id": call_id(id), "content": self.content(parts) })
+        json!({ "type": "tool_result", "tool_use_id": id, "content": self.content(parts) })
     }
 
     fn content(&self, parts: &[MessagePart]) -> Vec<Value> {
@@ -96,11 +90,6 @@ fn image(url: &str) -> Value {
         None => json!({ "type": "url", "url": url }),
     };
     json!({ "type": "image", "source": source })
-}
-
-/// Adds a text to an empty turn, which Anthropic rejects.
-fn non_empty(content: Vec<Value>) -> Vec<Value> {
-    if content.is_empty() { vec![text_block("(nothing)")] } else { content }
 }
 
 fn mark_last_turns(messages: &mut [Value]) {
@@ -221,19 +210,5 @@ mod tests {
             assert!(marked(pointer), "{pointer}");
         }
         assert_eq!(body.to_string().matches("cache_control").count(), 4);
-    }
-
-    #[test]
-    fn no_turn_is_empty_and_the_first_is_the_users() {
-        let turns = messages(vec![assistant(json!({})), ChatMessage::User(vec![text(" ")])]);
-        let nothing = json!([{ "type": "text", "text": "(nothing)" }]);
-        assert_eq!(
-            turns,
-            json!([
-                { "role": "user", "content": nothing },
-                { "role": "assistant", "content": nothing },
-                { "role": "user", "content": nothing },
-            ])
-        );
     }
 }

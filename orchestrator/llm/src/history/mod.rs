@@ -24,7 +24,8 @@ use reasoning::Reasoning;
 /// The result of a call that has none, which every provider refuses.
 const NO_RESULT: &str = "The call was not made.";
 
-/// Follows a message of the model that ended its turn, if it is called again: newer models continue no message of their own.
+/// A turn of the user, where a provider requires one: before a first message of the model, and after a message of the model that ended
+/// its turn, since newer models continue no message of their own.
 const CONTINUE: &str = "Continue.";
 
 /// Stands between results and the user's next message.
@@ -76,9 +77,7 @@ impl History {
                 ChatMessage::ToolResult { .. } => {}
             }
         }
-        if let Some(ChatMessage::Assistant(_)) = messages.last() {
-            messages.push(user(CONTINUE));
-        }
+        end_with_user(&mut messages);
         LlmRequest { messages, tools: request.tools.iter().filter_map(repaired_tool).collect() }
     }
 
@@ -100,8 +99,13 @@ impl History {
         self.reasoning.learn(refusal, request)
     }
 
-    /// Adds a message of the user to the one before it, if that is the user's too: many templates require alternating roles.
-    fn push_user(&self, messages: &mut Vec<ChatMessage>, parts: Vec<MessagePart>) {
+    /// Adds a message of the user to the one before it, if that is the user's too: many templates require alternating roles. A blank
+    /// message is left out.
+    fn push_user(&self, messages: &mut Vec<ChatMessage>, mut parts: Vec<MessagePart>) {
+        parts.retain(|part| !matches!(part, MessagePart::Text(text) if text.trim().is_empty()));
+        if parts.is_empty() {
+            return;
+        }
         match messages.last_mut() {
             Some(ChatMessage::User(last)) => return last.extend(parts),
             Some(ChatMessage::ToolResult { .. }) if self.has_strict_template => {
@@ -127,9 +131,7 @@ impl History {
         }
         ids.replace(&mut sent);
         calls::clean(&mut sent);
-        if let Some(ChatMessage::Assistant(_)) = messages.last() {
-            messages.push(user(CONTINUE));
-        }
+        end_with_user(messages);
         let mut images = Vec::new();
         let mut answers = Vec::with_capacity(sent.tool_calls.len());
         let mut results: Vec<&ChatMessage> = results.iter().collect();
@@ -148,6 +150,13 @@ impl History {
             images.insert(0, text_part(MOVED_IMAGES));
             self.push_user(messages, images);
         }
+    }
+}
+
+/// Adds a turn of the user if none is there to be answered.
+fn end_with_user(messages: &mut Vec<ChatMessage>) {
+    if !matches!(messages.last(), Some(ChatMessage::User(_) | ChatMessage::ToolResult { .. })) {
+        messages.push(user(CONTINUE));
     }
 }
 

@@ -165,6 +165,31 @@ fn empty_messages_are_left_out_and_users_messages_joined() {
 }
 
 #[test]
+fn call_without_an_id_hides_no_other_from_its_block() {
+    let long = "l".repeat(150);
+    let block = |id: &str, name: &str| json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
+    let message = assistant(json!({
+        "tool_calls": [call("response-call-1", "run", "{}"), call("b:1", &long, "{}")],
+        "anthropic_content": [block("", "run"), block("b:1", &long)],
+    }));
+    let messages = sent("m", vec![user("go"), message]);
+    let ChatMessage::Assistant(sent) = &messages[1] else { panic!("{messages:?}") };
+    let blocks = sent.provider_fields.0["anthropic_content"].as_array().unwrap();
+    for (block, call) in blocks.iter().zip(&sent.tool_calls) {
+        assert_eq!((&block["id"], &block["name"]), (&json!(call.id), &json!(call.name)));
+    }
+    assert_eq!(sent.tool_calls[1].name.len(), 64);
+}
+
+#[test]
+fn model_answers_the_user() {
+    let text = || assistant(json!({ "content": "I begin." }));
+    let expected = [user(CONTINUE), text(), user("go")];
+    assert_eq!(sent("m", vec![user(" "), text(), user(""), user("go")]), expected);
+    assert_eq!(sent("m", vec![ChatMessage::System("be good".into())])[1..], [user(CONTINUE)]);
+}
+
+#[test]
 fn no_request_ends_with_a_message_of_the_model() {
     let said = || assistant(json!({ "content": "I begin." }));
     let first = sent("m", vec![user("go"), said()]);
@@ -214,10 +239,8 @@ fn signed(history: &History) -> AssistantMessage {
 fn fields_are_sent_only_to_their_writer() {
     let writer = history("a");
     let message = signed(&writer);
-    let sent_by = |history: &History| match &history
-        .acceptable(&request(vec![ChatMessage::Assistant(message.clone())]))
-        .messages[0]
-    {
+    let request = request(vec![user("go"), ChatMessage::Assistant(message.clone())]);
+    let sent_by = |history: &History| match &history.acceptable(&request).messages[1] {
         ChatMessage::Assistant(message) => Value::Object(message.to_stored()),
         other => panic!("{other:?}"),
     };
@@ -270,16 +293,16 @@ fn refused_reasoning_is_not_sent_again() {
 #[test]
 fn missing_reasoning_and_signatures_are_filled_in() {
     let message = || assistant(json!({ "tool_calls": [call("a", "run", "{}")] }));
-    let stored = |messages: Vec<ChatMessage>| match messages.into_iter().next() {
+    let stored = |messages: Vec<ChatMessage>| match messages.into_iter().nth(1) {
         Some(ChatMessage::Assistant(message)) => Value::Object(message.to_stored()),
         other => panic!("{other:?}"),
     };
-    assert_eq!(stored(sent("deepseek/deepseek-v4", vec![message()]))["reasoning_content"], " ");
-    let signature =
-        &stored(sent("gemini-3.1-pro", vec![message()]))["tool_calls"][0]["extra_content"]["google"];
+    assert_eq!(stored(sent("deepseek/deepseek-v4", vec![user("go"), message()]))["reasoning_content"], " ");
+    let signature = &stored(sent("gemini-3.1-pro", vec![user("go"), message()]))["tool_calls"][0]["extra_content"]
+        ["google"];
     assert_eq!(signature["thought_signature"], "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=");
     let history = history("other");
-    let request = request(vec![message()]);
+    let request = request(vec![user("go"), message()]);
     assert_eq!(stored(history.acceptable(&request).messages).get("reasoning_content"), None);
     assert!(history.learn(HistoryRefusal::NoReasoning, &request));
     assert!(!history.learn(HistoryRefusal::NoReasoning, &request));

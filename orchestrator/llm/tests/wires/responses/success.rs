@@ -45,7 +45,7 @@ fn sent_back(items: &Value) -> Vec<Value> {
     items
 }
 
-/// Sends back a response with the results of these calls, and returns the input.
+/// Sends back a response with the results of these calls, and returns their items.
 async fn input_after(server: &mut Server, mut message: AssistantMessage, call_ids: &[&str]) -> Vec<Value> {
     message.tool_calls.retain(|call| call_ids.contains(&call.id.as_str()));
     let parts =
@@ -55,10 +55,12 @@ async fn input_after(server: &mut Server, mut message: AssistantMessage, call_id
         name: call.name,
         parts: parts.clone(),
     });
-    let messages = std::iter::once(ChatMessage::Assistant(message)).chain(results).collect();
+    let start = request().messages.into_iter().chain([ChatMessage::Assistant(message)]);
+    let messages = start.chain(results).collect();
     let llm = ProviderLlm::new(&config(server)).unwrap();
     llm.complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await.unwrap();
-    server.body().await["input"].as_array().unwrap().clone()
+    let input = server.body().await["input"].take();
+    input.as_array().unwrap()[1..].to_vec() // after the user's message
 }
 
 fn result(call_id: &str) -> Value {
