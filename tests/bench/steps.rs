@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 use engine::condenser::CondenserConfig;
 use engine::conversation::{SandboxDisposition, State};
 use engine::events::EventLog;
+use engine::llm::{ChatMessage, LlmRequest, MessagePart};
 use engine::view::View;
+use llm::LlmConfig;
+use llm::testing::InProcessProvider;
 use protocol::AgentState;
-use serde_json::Value;
+use serde_json::{Value, json};
 use storage::{Durability, SqliteStore};
 use tests::glovebox::{bash, finish};
 
@@ -23,6 +26,10 @@ const LINE: &str = "a line of output, as long as such lines are\n";
 const LINES: usize = 15;
 
 const OPENINGS: usize = 25;
+const CALLS: usize = 25;
+
+/// Maximum host time of a call, as a multiple of that to write its messages as JSON.
+const MAX_CALL_RATIO: f64 = 5.0;
 
 /// Maximum time to open a log, as a multiple of that to parse its JSON.
 const MAX_OPENING_RATIO: f64 = 1.0;
@@ -48,6 +55,7 @@ pub(crate) async fn measure(report: BenchmarkReport) {
         ),
     ]);
     report.add_all(open(&long, &report).await);
+    report.add_all(calls(&long, &report).await);
 }
 
 fn count(report: &BenchmarkReport, full: u32) -> u32 {
@@ -179,6 +187,65 @@ async fn open(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figu
         ),
         Figure::plain("processor time of that", ms(least_cpu), "ms"),
     ]
+}
+
+/// Measures a call of each wire with all of 10,000 events, up to the request as text, and its short response. The fastest of many,
+/// because other load only adds to it.
+async fn calls(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figure> {
+    let (_, events) = EventLog::open(ran.store().await, "bench".parse().unwrap()).await.unwrap();
+    let request = LlmRequest { messages: View::from_events(events).messages(), tools: Vec::new() };
+    let mut floor = Duration::MAX;
+    for _ in 0..report.repetitions(CALLS) {
+        let started = Instant::now();
+        assert!(as_json(&request).len() > 1000);
+        floor = floor.min(started.elapsed());
+    }
+    let chat = json!({"choices": [{"message": {"role": "assistant", "content": "done"}}]});
+    let messages = json!({"content": [{"type": "text", "text": "done"}]});
+    let items = json!([{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}]);
+    let wires = [
+        ("a call with 10,000 events, chat completions (floor: the messages as JSON)", "my-model", chat),
+        ("the same: Anthropic's messages", "anthropic/my-model", messages),
+        (
+            "the same: the Responses API",
+            "openai/responses/my-model",
+            json!({"status": "completed", "output": items}),
+        ),
+    ];
+    let mut figures = Vec::new();
+    for (name, model, response) in wires {
+        let config = LlmConfig {
+            in_process: Some(InProcessProvider::new(move |_| (200, response.clone()))),
+            ..LlmConfig::new(model)
+        };
+        let llm = llm::connect(&config).unwrap();
+        let mut fastest = Duration::MAX;
+        for _ in 0..report.repetitions(CALLS) {
+            let started = Instant::now();
+            llm.complete(&request, &|_| ()).await.unwrap();
+            fastest = fastest.min(started.elapsed());
+        }
+        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+        figures.push(Figure::within(name, ms(fastest), "ms", ms(floor), MAX_CALL_RATIO));
+    }
+    figures
+}
+
+/// Returns the messages as JSON, as they are stored.
+fn as_json(request: &LlmRequest) -> Vec<u8> {
+    let text = |parts: &[MessagePart]| match parts {
+        [MessagePart::Text(text)] => text.clone(),
+        other => panic!("not a text: {other:?}"),
+    };
+    let to_json = |message: &ChatMessage| match message {
+        ChatMessage::System(text) => json!({"role": "system", "content": text}),
+        ChatMessage::User(parts) => json!({"role": "user", "content": text(parts)}),
+        ChatMessage::Assistant(message) => message.to_stored().into(),
+        ChatMessage::ToolResult { call_id, parts, .. } => {
+            json!({"role": "tool", "tool_call_id": call_id, "content": text(parts)})
+        }
+    };
+    serde_json::to_vec(&request.messages.iter().map(to_json).collect::<Vec<_>>()).unwrap()
 }
 
 /// Returns this process's resident memory.

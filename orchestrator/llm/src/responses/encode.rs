@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn requests_of_a_conversation_have_the_same_cache_key() {
-        let task = |task: &str| vec![ChatMessage::System("be good".into()), ChatMessage::User(vec![text(task)])];
+        let task =
+            |task: &str| vec![ChatMessage::System("be good".into()), ChatMessage::User(vec![text(task)])];
         let key = |messages| encode(|_| (), messages)["prompt_cache_key"].take();
         let longer = [task("go"), vec![result(vec![text("done")]), ChatMessage::User(vec![text("more")])]];
         assert_eq!(key(longer.concat()), key(task("go")));

@@ -16,21 +16,21 @@ use chat::{ChatProvider, ChatRules};
 use messages::MessagesProvider;
 use responses::ResponsesProvider;
 
-/// Returns the status and the body of the response to a body.
-type Respond = dyn Fn(&Value) -> (u16, Value) + Send + Sync;
+/// Returns the status and the body of the response to the body of a request.
+type Respond = dyn Fn(&[u8]) -> (u16, Value) + Send + Sync;
 
 /// Answers requests in place of an HTTP server. See [`LlmConfig::in_process`](crate::LlmConfig::in_process).
 #[derive(Clone)]
 pub struct InProcessProvider(Arc<Respond>);
 
 impl InProcessProvider {
-    /// Creates a provider. `respond` returns the status and the body of the response to a body.
-    pub fn new(respond: impl Fn(&Value) -> (u16, Value) + Send + Sync + 'static) -> Self {
+    /// Creates a provider. `respond` returns the status and the body of the response to the body of a request.
+    pub fn new(respond: impl Fn(&[u8]) -> (u16, Value) + Send + Sync + 'static) -> Self {
         Self(Arc::new(respond))
     }
 
     pub(crate) fn respond(&self, body: &Map<String, Value>) -> reqwest::Response {
-        let (status, body) = (self.0)(&Value::Object(body.clone()));
+        let (status, body) = (self.0)(&serde_json::to_vec(body).unwrap_or_default());
         let mut response = http::Response::new(body.to_string());
         *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or_default();
         response.into()

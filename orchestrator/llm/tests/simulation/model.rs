@@ -104,7 +104,10 @@ impl Model {
         let chance = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
         let answer = {
             let (provider, chance) = (Arc::clone(provider), Arc::clone(&chance));
-            move |body: &Value| provider.answer(body, &mut chance.lock().unwrap(), only_finishes)
+            move |body: &[u8]| {
+                let body = serde_json::from_slice(body).unwrap();
+                provider.answer(&body, &mut chance.lock().unwrap(), only_finishes)
+            }
         };
         let wait = Duration::from_secs(5);
         let config = LlmConfig {
