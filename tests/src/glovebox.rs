@@ -7,8 +7,11 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use llm::testing::StrictProvider;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::strict_server::StrictServer;
 
 /// Maximum time of any wait in a test.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -17,6 +20,8 @@ pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// in it.
 pub struct Home {
     folder: TempDir,
+    /// The provider of the scripted model. `None` if no wire is used.
+    provider: Option<StrictServer>,
 }
 
 impl Default for Home {
@@ -28,9 +33,21 @@ impl Default for Home {
 impl Home {
     /// Creates an empty home.
     pub fn new() -> Self {
-        let home = Self { folder: tempfile::tempdir().unwrap() };
+        let home = Self { folder: tempfile::tempdir().unwrap(), provider: None };
         std::fs::create_dir(home.workspace()).unwrap();
         home
+    }
+
+    /// Runs a test in one empty home for each wire. Its strict provider writes the responses of scripts.
+    pub fn on_each_wire(test: impl Fn(&Self)) {
+        let models = ["openai/gpt-4o", "anthropic/claude-fable-5-2", "openai/responses/gpt-6-luna"];
+        let providers = StrictProvider::all(0).into_iter();
+        for provider in providers.filter(|provider| models.contains(&provider.model())) {
+            println!("with {}", provider.model());
+            let mut home = Self::new();
+            home.provider = Some(StrictServer::start(provider));
+            test(&home);
+        }
     }
 
     /// Returns the home, the working directory of programs.
@@ -53,6 +70,10 @@ impl Home {
 
     /// Writes a script of model responses and returns its name for `--model`.
     pub fn script(&self, responses: &Value) -> String {
+        if let Some(provider) = &self.provider {
+            provider.set_script(responses);
+            return provider.model.to_owned();
+        }
         let path = self.write("script.json", json!({"responses": responses}).to_string());
         format!("scripted:{}", path.display())
     }
@@ -65,6 +86,9 @@ impl Home {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
         command.env("HOME", self.path());
+        if let Some(provider) = &self.provider {
+            command.envs([("LLM_BASE_URL", provider.base_url.as_str()), ("LLM_API_KEY", "key-of-the-test")]);
+        }
         command
     }
 

@@ -15,6 +15,7 @@ pub mod server_sent_events;
 mod skip;
 pub mod sshd;
 pub mod store_contract;
+pub mod strict_server;
 pub mod tcp_proxy;
 pub mod terminal;
 pub mod tool_server;

@@ -493,6 +493,23 @@ proptest! {
     }
 }
 
+/// Otherwise a history that exceeds the context window would fail each later step.
+#[tokio::test]
+async fn requested_condensation_happens_with_every_condenser() {
+    for config in [
+        json!({"type": "noop"}),
+        json!({"type": "observation_masking", "attention_window": 5}),
+        json!({"type": "browser_output_masking"}),
+        json!({"type": "recent", "max_events": 10}),
+    ] {
+        let condenser = build(config.clone(), &FunctionLlm::replying("unused"));
+        let mut log = LogBuilder::with_steps(20);
+        log.request_condensation();
+        let output = super::condense(condenser.as_ref(), log.view(), &|_| ()).await.unwrap();
+        assert!(matches!(output, CondenserOutput::Condensation(_)), "{config}");
+    }
+}
+
 /// The share decides what a provider's prompt cache saves.
 #[tokio::test]
 async fn most_of_a_request_repeats_the_one_before() {
