@@ -8,7 +8,7 @@ use crate::command;
 use crate::step::Notes;
 use crate::workspace::Workspace;
 
-/// Number of seeds. They take about two minutes.
+/// Number of seeds. They take about three minutes.
 const DEFAULT_SEED_COUNT: u64 = 3000;
 
 const VARIABLE: &str = "GLOVEBOX_SIM_SEEDS";
