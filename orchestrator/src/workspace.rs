@@ -191,6 +191,11 @@ pub(crate) fn environment(
     environment
 }
 
+/// Whether the selected repository has credentials in its URL.
+pub(crate) fn selects_with_credentials(settings: &WorkspaceSettings) -> bool {
+    selected(settings).is_some_and(|selected| selected.credentials.is_some())
+}
+
 /// Secret parts of the credentials for repositories, to be redacted.
 pub(crate) fn credentials(settings: &WorkspaceSettings) -> Vec<SecretString> {
     let in_url = selected(settings).and_then(|selected| selected.credentials).map(|own| own.secret);

@@ -167,6 +167,9 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let stores =
         Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address, &own_url)).await?;
     let accounts = stores.accounts().await?;
+    if !accounts.users.users().await?.is_empty() {
+        compose::sharing_warnings(&config).iter().for_each(|warning| print::warning(warning));
+    }
     let addresses = AddressPolicy::new(arguments.allowed_addresses);
     let git = git_client(addresses.clone(), arguments.git_apis)?;
     let configs = user_configs(config, &overrides, addresses)?;

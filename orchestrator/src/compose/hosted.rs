@@ -150,8 +150,9 @@ impl ConversationFactory for ConfiguredFactory {
         claim: &mut Claim,
         request: ConversationRequest,
     ) -> Result<NewConversation, HostError> {
-        let profile = self.profile(request.owner.as_ref()).await?;
-        let config = self.configs.for_new(&profile, request.agent.as_deref())?;
+        let owner = request.owner.as_ref();
+        let profile = self.profile(owner).await?;
+        let config = self.configs.for_new(owner, &profile, request.agent.as_deref())?;
         self.new_conversation(config, &profile.git_tokens, claim, request).await.map_err(host_error)
     }
 
@@ -160,7 +161,8 @@ impl ConversationFactory for ConfiguredFactory {
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError> {
         let ConversationStarted { agent, model, owner, .. } = &stored.started;
-        let config = self.configs.for_stored(&self.profile(owner.as_ref()).await?, agent, model)?;
+        let owner = owner.as_ref();
+        let config = self.configs.for_stored(owner, &self.profile(owner).await?, agent, model)?;
         self.stored_conversation(config, stored).await.map_err(host_error)
     }
 

@@ -43,4 +43,4 @@ pub(crate) use server_key::ServerKey;
 pub(crate) use state_dir::{Lock, StateDir};
 pub(crate) use stores::Stores;
 use tool_servers::tool_servers;
-pub(crate) use user_config::{UserConfigs, check_model};
+pub(crate) use user_config::{UserConfigs, check_model, sharing_warnings};

@@ -1,8 +1,9 @@
 //! The operator's configuration with the settings of a user.
 //!
 //! A user chooses less than the operator: an agent that the operator has, a model, lower limits, more confirmation, and secrets.
-//! Runtime, image, network, volumes and tool servers are the operator's.
+//! Runtime, image, network and volumes are the operator's. What is private to the operator is left out.
 
+mod sharing;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use conversations::{GitToken, HostError, InvalidSetting, SettingsPolicy, UserPro
 use engine::condenser::CondenserConfig;
 use engine::secrets::Secret;
 use git_providers::AddressPolicy;
+use protocol::UserId;
 use protocol::client_api::UserSettings;
 use protocol::client_api::git::GitProvider;
 use protocol::risk::ConfirmationPolicy;
@@ -21,6 +23,8 @@ use super::model::{SCRIPTED, is_scripted_name};
 use super::user_model::OPERATORS_MODEL;
 use super::{confirmation_policy, provider_models, user_model};
 use crate::config::{AnalyzerChoice, Config, LlmSettings, SecuritySettings, WorkspaceSettings};
+
+pub(crate) use sharing::warnings as sharing_warnings;
 
 /// Names of the security analyzers that users can choose.
 const DECLARED_RISK: &str = "llm";
@@ -75,37 +79,47 @@ impl UserConfigs {
         invariant.into_iter().chain([DECLARED_RISK]).map(str::to_owned).collect()
     }
 
-    /// The configuration of a new conversation, with an agent or else that of the user's settings.
-    pub(super) fn for_new(&self, profile: &UserProfile, agent: Option<&str>) -> Result<Config, HostError> {
-        let settings = profile.settings.clone().unwrap_or_default();
-        let agent = agent.or(chosen(settings.agent.as_deref())).unwrap_or(&self.operators.agent.stored_name);
-        self.compose(profile, &settings, agent, None)
+    /// The configuration of a new conversation, with an agent or else that of the user's settings. Without an owner it is the
+    /// operator's own.
+    pub(super) fn for_new(
+        &self,
+        owner: Option<&UserId>,
+        profile: &UserProfile,
+        agent: Option<&str>,
+    ) -> Result<Config, HostError> {
+        let chosen_agent = profile.settings.as_ref().and_then(|settings| chosen(settings.agent.as_deref()));
+        let agent = agent.or(chosen_agent).unwrap_or(&self.operators.agent.stored_name);
+        self.compose(owner, profile, agent, None)
     }
 
     /// The configuration of a stored conversation, which keeps its agent.
     pub(super) fn for_stored(
         &self,
+        owner: Option<&UserId>,
         profile: &UserProfile,
         agent: &str,
         model: &str,
     ) -> Result<Config, HostError> {
-        let settings = profile.settings.clone().unwrap_or_default();
-        self.compose(profile, &settings, agent, Some(model))
+        self.compose(owner, profile, agent, Some(model))
     }
 
     fn compose(
         &self,
+        owner: Option<&UserId>,
         profile: &UserProfile,
-        settings: &UserSettings,
         agent: &str,
         stored_model: Option<&str>,
     ) -> Result<Config, HostError> {
         let unknown = || HostError::Refused(format!("this server has no agent {agent}"));
         let mut config = self.agents.get(agent).ok_or_else(unknown)?.clone();
-        self.choose_model(&mut config, settings, stored_model)?;
-        lower_limits(&mut config, settings);
-        tighten_security(&mut config.security, settings);
-        set_author(&mut config.workspace, settings);
+        if owner.is_some() {
+            sharing::remove_private(&mut config);
+        }
+        let settings = profile.settings.clone().unwrap_or_default();
+        self.choose_model(&mut config, &settings, stored_model)?;
+        lower_limits(&mut config, &settings);
+        tighten_security(&mut config.security, &settings);
+        set_author(&mut config.workspace, &settings);
         config.secrets.extend(profile.secrets.clone());
         profile.git_tokens.iter().for_each(|(provider, token)| add_git_token(&mut config, *provider, token));
         Ok(config)

@@ -231,6 +231,7 @@ const EFFECTIVE: &[(&str, Kind, &str)] = &[
     ),
     ("core", Kind::Integer, "max_iterations max_concurrent_conversations"),
     ("core", Kind::Number, "max_budget_per_task"),
+    ("core", Kind::List, "share_with_users"),
     ("security", Kind::Flag, "confirmation_mode"),
     ("security", Kind::Confirmation, "confirmation_policy"),
     ("security", Kind::Text, "security_analyzer security_analyzer_url security_analyzer_key"),

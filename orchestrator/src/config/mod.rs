@@ -30,8 +30,8 @@ mod store;
 mod tests;
 mod workspace;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use engine::agent::AgentDefinition;
@@ -54,7 +54,13 @@ pub(crate) use sandbox::{SandboxSettings, SshSettings, UnknownHostPolicy};
 pub(crate) use security::{AnalyzerChoice, SecuritySettings};
 pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
 pub(crate) use store::{BlobPlace, StoreSettings, is_postgres};
-pub(crate) use workspace::WorkspaceSettings;
+pub(crate) use workspace::{WorkspaceSettings, token_variable};
+
+/// Returns the section and the name of each key that has an effect.
+#[cfg(test)]
+pub(crate) fn effective_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
+    keys::all().filter(|key| key.has_effect).map(|key| (key.section, key.name))
+}
 
 /// Maximum number of agents that tasks can be delegated to.
 const MAX_DELEGATES: usize = 32;
@@ -173,6 +179,8 @@ pub(crate) struct Config {
     pub mcp: McpSettings,
     /// Secrets that commands can use, by name.
     pub secrets: BTreeMap<String, Secret>,
+    /// Names of what users of a server get of the operator's: secrets, variables, tokens, tool servers.
+    pub shared_with_users: BTreeSet<String>,
     /// The security analyzer and the confirmation policy.
     pub security: SecuritySettings,
     /// Warnings for the user.
@@ -318,6 +326,7 @@ impl Config {
             trust: layers.trust.clone(),
             allows_broad_folders: overrides.unsafe_directory,
             mcp: McpSettings::read(&settings),
+            shared_with_users: settings.list("core", "share_with_users").into_iter().collect(),
             secrets: secrets::read(file.secrets.clone(), &overrides.secrets, environment)?,
             security,
             agent,

@@ -13,6 +13,11 @@ use super::{Overrides, startup_environment};
 const GIT_TOKENS: [(&str, &str); 3] =
     [("github.com", "GITHUB_TOKEN"), ("gitlab.com", "GITLAB_TOKEN"), ("bitbucket.org", "BITBUCKET_TOKEN")];
 
+/// Returns the variable with the token for a host. `None` for a host without one.
+pub(crate) fn token_variable(host: &str) -> Option<&'static str> {
+    GIT_TOKENS.iter().find(|(own, _)| *own == host).map(|(_, variable)| *variable)
+}
+
 /// The workspace and the environment of commands in it, as configured.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkspaceSettings {

@@ -159,6 +159,29 @@ async fn conversation_of_another_user_is_like_none() {
 }
 
 #[tokio::test]
+async fn users_get_only_what_the_operator_shares() {
+    let home = Home::new();
+    home.write(
+        ".glovebox/config.toml",
+        "[core]\nshare_with_users = ['SHARED']\n[secrets]\nDEPLOY_KEY = 'the key for deploying'\n\
+         [sandbox]\nruntime_startup_env_vars = { SHARED = '1', PRIVATE = '2' }\n",
+    );
+    let command = bash("echo ${SHARED:-none} ${PRIVATE:-none}; printf %s \"$DEPLOY_KEY\" | wc -c");
+    let users = start(&home, &json!([command, finish()]));
+    let output = async |id: &str| {
+        let events = users.server.wait_for_event(id, |event| is_state(event, "finished")).await;
+        let run = events.iter().find(|event| event["observation"] == "run").unwrap();
+        run["content"].as_str().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(output(&users.create(&users.ada).await).await, ["1", "none", "0"]);
+    assert_eq!(output(&users.server.create("Go.").await).await, ["1", "2", "21"], "the operator's own");
+    users.server.terminate();
+    drop(HostServer::start(&home, &home.script(&json!([finish()])), &[]));
+    let log = std::fs::read_to_string(home.path().join("serve.log")).unwrap();
+    assert!(log.contains("users do not get DEPLOY_KEY, PRIVATE: share_with_users"), "{log}");
+}
+
+#[tokio::test]
 async fn conversation_has_the_secrets_of_its_owner() {
     let home = Home::new();
     let command = bash("printf %s \"$OWN\" | sha256sum");

@@ -1,7 +1,12 @@
 use super::*;
 use crate::config::Overrides;
+use crate::workspace;
 
 fn configs(file: &str) -> UserConfigs {
+    configs_with(file, |_| None)
+}
+
+fn configs_with(file: &str, environment: fn(&str) -> Option<&'static str>) -> UserConfigs {
     let named = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     std::fs::write(named.path(), format!("{file}\n[llm]\nmodel = 'openai/a'\napi_key = 'key-operator'\n"))
         .unwrap();
@@ -11,7 +16,8 @@ fn configs(file: &str) -> UserConfigs {
             agent: agent.map(str::to_owned),
             ..Default::default()
         };
-        Config::load(&overrides, |name| (name == "HOME").then(|| "/nowhere".to_owned())).unwrap()
+        let variable = |name: &str| if name == "HOME" { Some("/nowhere") } else { environment(name) };
+        Config::load(&overrides, |name| variable(name).map(str::to_owned)).unwrap()
     };
     UserConfigs::new(
         load(None),
@@ -25,7 +31,7 @@ fn profile(settings: UserSettings) -> UserProfile {
 }
 
 fn compose(file: &str, settings: UserSettings) -> Config {
-    configs(file).for_new(&profile(settings), None).unwrap()
+    configs(file).for_new(None, &profile(settings), None).unwrap()
 }
 
 #[test]
@@ -80,9 +86,9 @@ fn agent_is_one_of_those_that_can_be_used() {
         configs("").check(&agent(name)).unwrap();
     }
     assert_eq!(configs("").check(&agent("/etc/passwd")).unwrap_err().field, "agent");
-    assert!(configs("").for_new(&profile(agent("Missing")), None).is_err());
+    assert!(configs("").for_new(None, &profile(agent("Missing")), None).is_err());
     // The agent of a request precedes that of the settings.
-    let of_request = |name| configs("").for_new(&profile(agent("CodeActAgent")), Some(name));
+    let of_request = |name| configs("").for_new(None, &profile(agent("CodeActAgent")), Some(name));
     assert_eq!(of_request("ReadOnlyAgent").unwrap().agent.stored_name, "ReadOnlyAgent");
     assert!(of_request("Missing").is_err());
 }
@@ -114,7 +120,7 @@ fn token_is_for_its_host_and_a_secret_of_commands() {
     ] {
         let git_tokens = BTreeMap::from([(provider, token(host))]);
         let config =
-            configs("").for_new(&UserProfile { git_tokens, ..UserProfile::default() }, None).unwrap();
+            configs("").for_new(None, &UserProfile { git_tokens, ..UserProfile::default() }, None).unwrap();
         assert_eq!(config.workspace.git_tokens[expected].expose_secret(), credentials);
         assert_eq!(config.secrets[variable].value.expose_secret(), "token-of-user");
     }
@@ -141,6 +147,139 @@ fn operators_model_is_used_when_the_users_lacks_a_key() {
     let model = |name: &str| UserSettings { llm_model: Some(name.to_owned()), ..UserSettings::default() };
     assert_eq!(compose("", model("anthropic/c")).llm.model.as_deref(), Some("openai/a"));
     assert_eq!(compose("", model("openai/b")).llm.model.as_deref(), Some("openai/b"));
-    let stored = configs("").for_stored(&profile(model("anthropic/c")), "CodeActAgent", "openai/s").unwrap();
+    let stored =
+        configs("").for_stored(None, &profile(model("anthropic/c")), "CodeActAgent", "openai/s").unwrap();
     assert_eq!(stored.llm.model.as_deref(), Some("openai/s"));
+}
+
+/// Everything that is private to the operator, in the main agent and in one that tasks are delegated to.
+const PRIVATE: &str = "[core]\nshare_with_users = [SHARED]\ngit_user_name = 'canary-name'\ngit_user_email = 'canary-mail'\n\
+    search_api_key = 'tvly-canary'\n[agent]\ndelegates = ['ReadOnlyAgent']\n\
+    [secrets]\nDEPLOY_KEY = 'canary-secret'\n\
+    [sandbox]\nselected_repo = 'https://canary-user:canary-password@git.example/a/b'\n\
+    runtime_startup_env_vars = { START = 'canary-variable' }\n\
+    [mcp]\nstdio_servers = [{ name = 'tickets', command = 'tickets', env = { KEY = 'canary-env' } }]\n";
+
+/// Returns what reaches the conversations of a user, by name.
+fn reaching(shared: &str, owner: Option<&UserId>) -> Vec<String> {
+    let environment = |name: &str| (name == "GITHUB_TOKEN").then_some("canary-token");
+    let configs = configs_with(&PRIVATE.replace("SHARED", shared), environment);
+    let config = configs.for_new(owner, &UserProfile::default(), None).unwrap();
+    let url = "https://git.example/a/b".to_owned();
+    let repository = protocol::record::WorkspaceSetup::Repository { url, branch: None };
+    let of_agent = |config: &Config| {
+        let variables = workspace::environment(&config.workspace, Some(&repository)).into_keys();
+        let tokens = config.workspace.git_tokens.keys().cloned();
+        let servers = config.mcp.servers.iter().map(|server| server.name.clone());
+        let names: Vec<String> =
+            variables.chain(tokens).chain(servers).chain(config.secrets.keys().cloned()).collect();
+        names
+    };
+    let names: BTreeSet<_> = config.agents().flat_map(of_agent).collect();
+    names.into_iter().collect()
+}
+
+#[test]
+fn nothing_private_to_the_operator_reaches_users() {
+    let ada: UserId = "ada".parse().unwrap();
+    assert_eq!(reaching("", Some(&ada)), Vec::<String>::new());
+    assert_eq!(reaching("'DEPLOY_KEY', 'START'", Some(&ada)), ["DEPLOY_KEY", "START"]);
+    assert_eq!(reaching("'tickets', 'GITHUB_TOKEN'", Some(&ada)), ["github.com", "tickets"]);
+    let git = ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0"];
+    assert_eq!(reaching("'selected_repo'", Some(&ada)), git);
+    let author = ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"];
+    assert_eq!(reaching("'git_user_name'", Some(&ada)), author);
+    let own = reaching("", None);
+    for name in git.iter().chain(&author).chain(&["DEPLOY_KEY", "START", "github.com", "tavily", "tickets"]) {
+        assert!(own.iter().any(|own| own == name), "{name}: {own:?}");
+    }
+}
+
+#[test]
+fn operator_is_told_what_is_not_shared() {
+    let environment = |name: &str| (name == "GITHUB_TOKEN").then_some("canary-token");
+    let configs = configs_with(&PRIVATE.replace("SHARED", "'START', 'STRAT', 'selected_repo'"), environment);
+    assert_eq!(
+        sharing_warnings(configs.operators()),
+        [
+            "users do not get DEPLOY_KEY, GITHUB_TOKEN, git_user_email, git_user_name, tavily, tickets: \
+             share_with_users in [core] lists what they share",
+            "share_with_users lists what is not configured: STRAT",
+        ]
+    );
+    assert_eq!(sharing_warnings(configs_with("", |_| None).operators()), [""; 0]);
+}
+
+/// Keys of what a server offers to its users: agents, models, limits, sandboxes.
+const OFFERED: &[(&str, &str)] = &[
+    (
+        "core",
+        "default_agent runtime enable_browser max_iterations max_budget_per_task max_concurrent_conversations \
+         enable_default_condenser init_git_in_empty_workspace title_llm_config workspace_base workspace_mount_path",
+    ),
+    (
+        "llm",
+        "model custom_llm_provider base_url api_version reasoning_effort num_retries max_input_tokens max_output_tokens \
+         seed max_message_chars retry_multiplier retry_min_wait retry_max_wait timeout temperature top_p top_k \
+         input_cost_per_token output_cost_per_token native_tool_calling disable_stop_word drop_params disable_vision \
+         caching_prompt for_routing completion_kwargs ollama_base_url safety_settings",
+    ),
+    ("model_routing", "router_name"),
+    (
+        "agent",
+        "enable_history_truncation enable_stuck_detection enable_cmd enable_jupyter enable_editor enable_browsing \
+         enable_llm_editor codeact_enable_jupyter codeact_enable_browsing codeact_enable_llm_editor enable_think \
+         enable_finish enable_plan_mode enable_condensation_request enable_prompt_extensions enable_mcp \
+         enable_som_visual_browsing llm_config system_prompt_filename description model_routing condenser \
+         disabled_microagents delegates",
+    ),
+    (
+        "condenser",
+        "type llm_config attention_window keep_first max_events max_size max_event_length condensers",
+    ),
+    ("security", "confirmation_mode confirmation_policy security_analyzer security_analyzer_timeout"),
+    (
+        "sandbox",
+        "base_container_image runtime_container_image network platform cuda_visible_devices ssh_host \
+         remote_runtime_class timeout cpus remote_runtime_init_timeout remote_runtime_api_timeout \
+         remote_runtime_resource_factor close_delay volumes use_host_network enable_gpu unsafe_local \
+         remote_runtime_enable_retries keep_runtime_alive pause_closed_runtimes additional_networks memory_limit \
+         disk_limit pids_limit warm_pool ssh_unknown_hosts",
+    ),
+    ("mcp", "max_listed_tools max_listed_tool_tokens"),
+];
+
+/// Keys of what users get only if its name is shared.
+const NAMED: &[(&str, &str)] = &[
+    ("core", "search_api_key git_user_name git_user_email"),
+    ("sandbox", "selected_repo runtime_startup_env_vars"),
+    ("mcp", "stdio_servers shttp_servers sse_servers"),
+];
+
+/// Keys that stay on the host.
+const ON_HOST: &[(&str, &str)] = &[
+    (
+        "core",
+        "file_store_path sync_events save_trajectory_path save_screenshots_in_trajectory replay_trajectory_path \
+         share_with_users",
+    ),
+    ("llm", "api_key log_completions log_completions_folder"),
+    ("store", "url blobs lease_duration"),
+    ("security", "security_analyzer_url security_analyzer_key"),
+    ("sandbox", "remote_server_url remote_runtime_api_url remote_server_key remote_ca_file api_key"),
+];
+
+/// A new key is in one of the lists, so that it cannot reach users by default.
+#[test]
+fn each_key_is_offered_named_or_stays_on_the_host() {
+    let lists = [OFFERED, NAMED, ON_HOST].concat();
+    let mut listed: Vec<_> = lists
+        .iter()
+        .flat_map(|(section, names)| names.split_whitespace().map(move |name| (*section, name)))
+        .collect();
+    listed.sort_unstable();
+    let mut keys: Vec<_> = crate::config::effective_keys().collect();
+    keys.sort_unstable();
+    let unlisted: Vec<_> = keys.iter().filter(|key| !listed.contains(key)).collect();
+    assert_eq!(listed, keys, "not listed: {unlisted:?}");
 }
