@@ -1,6 +1,8 @@
 //! `conversation_window`: forgets the older half of the history if a condensation is requested, except the prompt, the
 //! task and the facts about the workspace.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use protocol::{Action, EventBody};
 
@@ -21,22 +23,27 @@ impl Condenser for ConversationWindow {
         if !view.is_condensation_requested() {
             return Ok(CondenserOutput::View(view));
         }
-        // The facts about the workspace belong to the task.
-        let recall = view
-            .entries()
-            .iter()
-            .find(|entry| matches!(entry.event.body, EventBody::Action(Action::Recall(_))));
-        let recall_group = recall.map(|entry| entry.group);
-        let is_forgettable = |entry: &&ViewEntry| {
-            entry.retention == Retention::Forgettable && Some(entry.group) != recall_group
-        };
-        let count = view.entries().iter().filter(is_forgettable).count();
-        let mut forgotten = between(&view, 0, (count / 2).max(1));
-        forgotten.retain(|entry| Some(entry.group) != recall_group);
-        Ok(if forgotten.is_empty() {
-            CondenserOutput::View(view)
-        } else {
-            condensation(&view, &forgotten, None, None)
-        })
+        let condensation = forget_half(&view, &view);
+        Ok(condensation.unwrap_or(CondenserOutput::View(view)))
     }
+}
+
+/// Forgets the older half of what is shown of a view, and all that is not. `None` if there is nothing to forget.
+pub(super) fn forget_half(view: &View, shown: &View) -> Option<CondenserOutput> {
+    // The facts about the workspace belong to the task.
+    let recall =
+        shown.entries().iter().find(|entry| matches!(entry.event.body, EventBody::Action(Action::Recall(_))));
+    let recall_group = recall.map(|entry| entry.group);
+    let is_forgettable =
+        |entry: &&ViewEntry| entry.retention == Retention::Forgettable && Some(entry.group) != recall_group;
+    let count = shown.entries().iter().filter(is_forgettable).count();
+    let ids =
+        |entries: Vec<&ViewEntry>| entries.into_iter().map(|entry| entry.event.id).collect::<HashSet<_>>();
+    let (older, shown) = (ids(between(shown, 0, (count / 2).max(1))), ids(shown.entries().iter().collect()));
+    let is_forgotten = |entry: &&ViewEntry| {
+        let id = &entry.event.id;
+        is_forgettable(entry) && (older.contains(id) || !shown.contains(id))
+    };
+    let forgotten: Vec<_> = view.entries().iter().filter(is_forgotten).collect();
+    (!forgotten.is_empty()).then(|| condensation(view, &forgotten, None, None))
 }

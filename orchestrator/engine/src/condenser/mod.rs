@@ -31,7 +31,7 @@ use crate::agent::AgentStep;
 use crate::llm::{LlmError, LlmProgress};
 use crate::view::View;
 
-use conversation_window::ConversationWindow;
+use conversation_window::forget_half;
 
 pub use config::{CondenserConfig, CondenserConfigError};
 pub use noop::Noop;
@@ -56,16 +56,16 @@ pub trait Condenser: Send + Sync {
     }
 }
 
-/// Condenses a view. If the condenser ignores a request, as some only mask observations, forgets the older half: a history that
-/// exceeds the context window would fail each later step.
+/// Condenses a view. If the condenser ignores a request, as some only mask or hide events, forgets the older half of what it shows: a
+/// history that exceeds the context window would fail each later step.
 pub(crate) async fn condense(
     condenser: &dyn Condenser,
     view: View,
     on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
 ) -> Result<CondenserOutput, LlmError> {
-    match condenser.condense(view, on_progress).await? {
-        CondenserOutput::View(view) if view.is_condensation_requested() => {
-            ConversationWindow.condense(view, on_progress).await
+    match condenser.condense(view.clone(), on_progress).await? {
+        CondenserOutput::View(shown) if shown.is_condensation_requested() => {
+            Ok(forget_half(&view, &shown).unwrap_or(CondenserOutput::View(shown)))
         }
         output => Ok(output),
     }

@@ -495,18 +495,33 @@ proptest! {
 
 /// Otherwise a history that exceeds the context window would fail each later step.
 #[tokio::test]
-async fn requested_condensation_happens_with_every_condenser() {
+async fn requested_condensation_shortens_what_every_condenser_shows() {
     for config in [
         json!({"type": "noop"}),
+        json!({"type": "conversation_window"}),
         json!({"type": "observation_masking", "attention_window": 5}),
         json!({"type": "browser_output_masking"}),
         json!({"type": "recent", "max_events": 10}),
     ] {
         let condenser = build(config.clone(), &FunctionLlm::replying("unused"));
-        let mut log = LogBuilder::with_steps(20);
+        let mut log = LogBuilder::with_steps(40);
+        let shown = async |log: &LogBuilder| match super::condense(condenser.as_ref(), log.view(), &|_| ())
+            .await
+            .unwrap()
+        {
+            CondenserOutput::View(view) => texts(&view.messages()),
+            CondenserOutput::Condensation(step) => panic!("{config}: {step:?}"),
+        };
+        let before = shown(&log).await;
         log.request_condensation();
         let output = super::condense(condenser.as_ref(), log.view(), &|_| ()).await.unwrap();
-        assert!(matches!(output, CondenserOutput::Condensation(_)), "{config}");
+        let CondenserOutput::Condensation(step) = output else { panic!("{config}: no condensation") };
+        let EventBody::Action(Action::Condensation(condensation)) = step.body else { panic!("{config}") };
+        log.condense(condensation);
+        let after = shown(&log).await;
+        assert!(after.len() < before.len(), "{config}: {before:?}, then {after:?}");
+        assert!(after.iter().all(|text| before.contains(text)), "{config}: {before:?}, then {after:?}");
+        assert_eq!(after.last(), before.last(), "{config}");
     }
 }
 
