@@ -11,8 +11,6 @@ use async_trait::async_trait;
 use protocol::metrics::TokenUsage;
 use serde_json::{Map, Value};
 
-pub(crate) use stored_format::{SEEN_FIELD, StoredResponse};
-
 /// A language model of a provider.
 #[async_trait]
 pub trait Llm: Send + Sync {

@@ -34,6 +34,7 @@ struct RawEvent<'a> {
     source: EventSource,
     cause: Option<EventId>,
     delegation: Option<EventId>,
+    events_seen: Option<EventId>,
     timeout: Option<f64>,
     #[serde(borrow)]
     tool_call_metadata: Option<RawToolCallMetadata<'a>>,
@@ -71,9 +72,18 @@ impl RawEvent<'_> {
             Some(metadata) => Some(metadata.into_metadata(previous)?),
             None => None,
         };
-        let Self { id, timestamp, source, cause, delegation, timeout, llm_metrics, .. } = self;
-        let envelope =
-            Envelope { id, timestamp, source, cause, delegation, timeout, tool_call_metadata, llm_metrics };
+        let Self { id, timestamp, source, cause, delegation, events_seen, timeout, llm_metrics, .. } = self;
+        let envelope = Envelope {
+            id,
+            timestamp,
+            source,
+            cause,
+            delegation,
+            events_seen,
+            timeout,
+            tool_call_metadata,
+            llm_metrics,
+        };
         Some(Event::assemble(envelope, body))
     }
 }

@@ -72,6 +72,8 @@ pub struct Event {
     pub cause: Option<EventId>,
     /// The delegate action whose agent this event belongs to. `None` for the conversation's own agent. Not part of V0.
     pub delegation: Option<EventId>,
+    /// The end of the log that the model saw when it wrote the response that starts here. Not part of V0.
+    pub events_seen: Option<EventId>,
     /// The timeout of the action, in seconds.
     pub timeout: Option<f64>,
     /// The tool call that this event belongs to.
@@ -105,6 +107,8 @@ struct Envelope {
     #[serde(default)]
     delegation: Option<EventId>,
     #[serde(default)]
+    events_seen: Option<EventId>,
+    #[serde(default)]
     timeout: Option<f64>,
     #[serde(default)]
     tool_call_metadata: Option<ToolCallMetadata>,
@@ -121,6 +125,7 @@ impl Event {
             source,
             cause: None,
             delegation: None,
+            events_seen: None,
             timeout: None,
             tool_call_metadata: None,
             llm_metrics: None,
@@ -158,8 +163,17 @@ impl Event {
     }
 
     fn assemble(envelope: Envelope, body: EventBody) -> Self {
-        let Envelope { id, timestamp, source, cause, delegation, timeout, tool_call_metadata, llm_metrics } =
-            envelope;
+        let Envelope {
+            id,
+            timestamp,
+            source,
+            cause,
+            delegation,
+            events_seen,
+            timeout,
+            tool_call_metadata,
+            llm_metrics,
+        } = envelope;
         let variance = Variance::default();
         Self {
             id,
@@ -167,6 +181,7 @@ impl Event {
             source,
             cause,
             delegation,
+            events_seen,
             timeout,
             tool_call_metadata,
             llm_metrics,
@@ -261,6 +276,9 @@ impl Serialize for CanonicalEvent<'_> {
         }
         if let Some(delegation) = &event.delegation {
             map.serialize_entry("delegation", delegation)?;
+        }
+        if let Some(events_seen) = &event.events_seen {
+            map.serialize_entry("events_seen", events_seen)?;
         }
         if let Some(timeout) = &event.timeout {
             map.serialize_entry("timeout", timeout)?;

@@ -310,10 +310,11 @@ fn unknown_risks_and_agent_states_are_read() {
 }
 
 #[test]
-fn delegation_round_trips() {
-    let event = with(run(json!({"command": "ls"})), "delegation", json!(3));
-    assert_round_trip(&event, "a delegation");
-    assert_eq!(Event::from_value(&event).unwrap().delegation, Some(crate::EventId(3)));
+fn references_to_events_round_trip() {
+    let event = with(with(run(json!({"command": "ls"})), "delegation", json!(3)), "events_seen", json!(7));
+    assert_round_trip(&event, "references");
+    let event = Event::from_value(&event).unwrap();
+    assert_eq!((event.delegation, event.events_seen), (Some(crate::EventId(3)), Some(crate::EventId(7))));
 }
 
 #[test]

@@ -9,8 +9,7 @@ use super::definition::AgentDefinition;
 use super::tools::{self, ToolError};
 use super::{Agent, AgentStep, ModelCall};
 use crate::llm::{
-    AssistantMessage, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, SEEN_FIELD, Tool,
-    ToolCall,
+    AssistantMessage, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, Tool, ToolCall,
 };
 use crate::sandbox_tools::SandboxTool;
 use crate::view::View;
@@ -75,7 +74,6 @@ impl Agent for CodeActAgent {
         let tools = own.iter().chain(late).cloned().collect();
         let request = LlmRequest { messages: view.messages(), tools };
         let mut completion = llm.complete(&request, on_progress).await?;
-        completion.response.provider_fields.0.insert(SEEN_FIELD.into(), view.end().0.into());
         let stored = limit_response(&mut completion.response)?;
         let mut step = self.step_from_response(&completion.response.message, stored, offered);
         step.call = Some(ModelCall::from(&completion));

@@ -35,6 +35,7 @@ pub fn import(
 #[must_use]
 pub fn renumber(mut log: Vec<Event>) -> Vec<Event> {
     let mut ids = BTreeMap::new();
+    let old_ids: Vec<EventId> = log.iter().map(|event| event.id).collect();
     for (index, event) in log.iter_mut().enumerate() {
         let id = EventId(index as u64);
         if !matches!(event.body, EventBody::Record(_)) {
@@ -44,6 +45,8 @@ pub fn renumber(mut log: Vec<Event>) -> Vec<Event> {
     }
     for event in &mut log {
         event.cause = event.cause.and_then(|cause| ids.get(&cause).copied());
+        let count = |seen| EventId(old_ids.partition_point(|id| *id < seen) as u64);
+        event.events_seen = event.events_seen.map(count);
         let EventBody::Action(Action::Condensation(condensation)) = &mut event.body else { continue };
         let forgotten = condensation.forgotten_event_ids.iter_mut().flatten();
         let range = [&mut condensation.forgotten_events_start_id, &mut condensation.forgotten_events_end_id];

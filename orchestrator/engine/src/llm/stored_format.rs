@@ -2,7 +2,6 @@
 //!
 //! A field of an unexpected type counts as missing. Fields that the engine does not know are stored unchanged.
 
-use protocol::EventId;
 use protocol::action::SystemAction;
 use protocol::tool_call::ModelResponseText;
 use serde::Deserialize;
@@ -49,44 +48,21 @@ impl ModelResponse {
     }
 }
 
-/// The parts of a stored response that a history needs.
-pub(crate) struct StoredResponse {
-    pub(crate) message: AssistantMessage,
-    /// The end of the log that the model saw. `None` in logs of V0 and of earlier versions.
-    pub(crate) seen: Option<EventId>,
-}
-
-/// The field of a response with [`StoredResponse::seen`].
-pub(crate) const SEEN_FIELD: &str = "events_seen";
-
-impl From<&ModelResponseText> for StoredResponse {
-    /// Each step parses all responses of the view, so this skips all other parts.
+impl From<&ModelResponseText> for AssistantMessage {
+    /// Each step parses all responses of the view, so this skips everything but the message.
     fn from(response: &ModelResponseText) -> Self {
         #[derive(Deserialize)]
         struct Response {
             choices: Vec<Choice>,
-            #[serde(default, rename = "events_seen")]
-            seen: Value,
         }
         #[derive(Deserialize)]
         struct Choice {
             #[serde(default)]
             message: Value,
         }
-        let Ok(response) = serde_json::from_str::<Response>(response.as_str()) else {
-            return Self { message: AssistantMessage::default(), seen: None };
-        };
-        let first = response.choices.into_iter().next();
-        Self {
-            message: first.map(|choice| AssistantMessage::from_stored(choice.message)).unwrap_or_default(),
-            seen: response.seen.as_u64().map(EventId),
-        }
-    }
-}
-
-impl From<&ModelResponseText> for AssistantMessage {
-    fn from(response: &ModelResponseText) -> Self {
-        StoredResponse::from(response).message
+        let response = serde_json::from_str::<Response>(response.as_str()).ok();
+        let first = response.and_then(|response| response.choices.into_iter().next());
+        first.map(|choice| Self::from_stored(choice.message)).unwrap_or_default()
     }
 }
 

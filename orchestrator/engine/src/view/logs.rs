@@ -53,7 +53,11 @@ impl LogBuilder {
             let id = format!("call-{number}-{call}");
             let metadata = metadata(number, calls, &id);
             let run = RunAction { command: format!("command {number}"), ..Default::default() };
+            let seen = (call == 0).then_some(EventId(self.events.len() as u64));
             let cause = self.add(EventSource::Agent, Action::from(run).into(), None, Some(metadata.clone()));
+            if let Some(event) = self.events.last_mut() {
+                Arc::make_mut(event).events_seen = seen;
+            }
             let ran = Observation::new(format!("output of {id}"), RunObservation::default());
             self.add(EventSource::Agent, ran.into(), Some(cause), Some(metadata));
         }

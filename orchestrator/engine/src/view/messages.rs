@@ -9,7 +9,7 @@ use protocol::action::RunAction;
 use protocol::{Action, EventBody, EventId, EventSource, Observation, ObservationKind};
 
 use super::{View, ViewEntry};
-use crate::llm::{AssistantMessage, ChatMessage, MessagePart, StoredResponse};
+use crate::llm::{AssistantMessage, ChatMessage, MessagePart};
 use crate::memory;
 use crate::secrets::REDACTED;
 
@@ -26,23 +26,31 @@ impl View {
         let mut messages = Vec::new();
         let mut rendered = HashSet::new();
         // The events since the latest response, with the number of messages before each.
-        let mut since_response = Vec::new();
+        let mut since_response: Vec<(EventId, usize)> = Vec::new();
         for entry in self.entries() {
-            let Some(metadata) = &entry.event.tool_call_metadata else {
-                since_response.push((entry.event.id, messages.len()));
-                messages.extend(renderer.render_event(entry));
+            let (event, group) = (&entry.event, entry.group);
+            if event.tool_call_metadata.is_some() && !rendered.insert(group) {
                 continue;
-            };
-            if rendered.insert(entry.group) {
-                let StoredResponse { message, seen } = (&metadata.model_response).into();
-                let is_unseen = |(id, _): &&(EventId, usize)| seen.is_some_and(|seen| *id >= seen);
-                let first_unseen = since_response.iter().rev().take_while(is_unseen).last();
-                let seen_count = first_unseen.map_or(messages.len(), |(_, count)| *count);
-                let unseen = messages.split_off(seen_count);
-                renderer.render_response(message, entry.group, &mut messages);
-                messages.extend(unseen);
-                since_response.clear();
             }
+            // A summary has a later id than the events that it precedes.
+            let is_unseen = |(id, _): &&(EventId, usize)| {
+                *id < event.id && event.events_seen.is_some_and(|seen| *id >= seen)
+            };
+            let first_unseen = since_response.iter().rev().take_while(is_unseen).last();
+            let seen_count = first_unseen.map_or(messages.len(), |(_, count)| *count);
+            let unseen = messages.split_off(seen_count);
+            if event.tool_call_metadata.is_some() || event.events_seen.is_some() {
+                since_response.clear();
+            } else {
+                since_response.push((event.id, messages.len()));
+            }
+            match &event.tool_call_metadata {
+                Some(metadata) => {
+                    renderer.render_response((&metadata.model_response).into(), group, &mut messages);
+                }
+                None => messages.extend(renderer.render_event(entry)),
+            }
+            messages.extend(unseen);
         }
         messages
     }

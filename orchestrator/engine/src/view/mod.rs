@@ -265,6 +265,10 @@ impl View {
             since.find(|entry| entry.event.id == cause)
         });
         let by_response = || {
+            // Some servers repeat their responses, with their ids.
+            if event.events_seen.is_some() {
+                return None;
+            }
             let response = &event.tool_call_metadata.as_ref()?.model_response;
             let latest = self.entries.iter().rfind(|entry| entry.event.tool_call_metadata.is_some())?;
             let metadata = latest.event.tool_call_metadata.as_ref()?;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::logs::{LogBuilder, any_condensation, any_log, assert_paired, texts};
 use super::*;
-use crate::llm::{ChatMessage, MessagePart, SEEN_FIELD};
+use crate::llm::{ChatMessage, MessagePart};
 use crate::testing::timestamp;
 use crate::tool_servers::{ToolOffer, ToolServerFailure, announce};
 
@@ -25,26 +25,16 @@ fn metadata(call: &str) -> ToolCallMetadata {
     }
 }
 
-/// Returns metadata of a response with the end of the log that its model saw.
-fn metadata_with_seen((call, seen): (&str, u64)) -> ToolCallMetadata {
-    let mut metadata = metadata(call);
-    let mut response = metadata.model_response.to_value();
-    response[SEEN_FIELD] = seen.into();
-    metadata.model_response = (&response).into();
-    metadata
-}
-
 fn log(bodies: Vec<(EventSource, EventBody, Option<&str>)>) -> View {
-    log_with(bodies, metadata)
+    log_with_seen(bodies, &[])
 }
 
-fn log_with<C>(
-    bodies: Vec<(EventSource, EventBody, Option<C>)>,
-    metadata: impl Fn(C) -> ToolCallMetadata,
-) -> View {
-    let events = bodies.into_iter().enumerate().map(|(id, (source, body, call))| {
-        let mut event = Event::new(EventId(id as u64), timestamp(), source, body);
-        event.tool_call_metadata = call.map(&metadata);
+/// Returns a log in which some events start a response of a model that saw the log up to another event.
+fn log_with_seen(bodies: Vec<(EventSource, EventBody, Option<&str>)>, seen: &[(u64, u64)]) -> View {
+    let events = bodies.into_iter().zip(0..).map(|((source, body, call), id)| {
+        let mut event = Event::new(EventId(id), timestamp(), source, body);
+        event.tool_call_metadata = call.map(metadata);
+        event.events_seen = seen.iter().find(|(start, _)| *start == id).map(|(_, seen)| EventId(*seen));
         Arc::new(event)
     });
     View::from_events(events.collect())
@@ -372,26 +362,41 @@ fn calls_with_the_same_id_are_made_once() {
 
 #[test]
 fn message_sent_during_a_call_follows_its_response() {
-    let mut events: Vec<_> = [user_message("go"), user_message("wait")].into();
-    let request = log(events[..1].to_vec()).messages();
-    events.extend([runs("a"), ran("a"), runs("b"), ran("b"), user_message("and then?")]);
-    let next = log_with(events, |call| metadata_with_seen((call, 1))).messages();
-    assert_eq!(next[..1], request[..], "the next request extends the one before");
-    assert!(matches!(next[1], ChatMessage::Assistant(_)), "{next:#?}");
-    for (message, part) in next[2..].iter().zip(["output of a", "output of b", "wait", "and then?"]) {
-        assert!(format!("{message:?}").contains(part), "{message:?}");
+    let answer = MessageAction { content: "I am done.".into(), ..Default::default() };
+    let answer = (EventSource::Agent, Action::from(answer).into(), None);
+    let calls = [runs("a"), ran("a"), runs("b"), ran("b"), user_message("and then?")];
+    for (response, texts) in [
+        (calls.to_vec(), ["both", "output of a", "output of b", "wait", "and then?"].as_slice()),
+        (vec![answer], &["I am done.", "wait"]),
+    ] {
+        let mut events: Vec<_> = [user_message("go"), user_message("wait")].into();
+        let request = log(events[..1].to_vec()).messages();
+        events.extend(response);
+        let next = log_with_seen(events, &[(2, 1)]).messages();
+        assert_eq!(next[..1], request[..], "the next request extends the one before");
+        assert_eq!(next.len(), 1 + texts.len(), "{next:#?}");
+        for (message, text) in next[1..].iter().zip(texts) {
+            assert!(format!("{message:?}").contains(text), "{message:?}");
+        }
     }
+}
+
+/// Its id is greater than those of the kept responses.
+#[test]
+fn summary_precedes_the_responses_that_are_kept() {
+    let mut log = LogBuilder::with_steps(4);
+    let request = log.view().messages();
+    log.condense(sums_up(2, 5, "the summary", 2));
+    let messages = log.view().messages();
+    assert!(format!("{:?}", messages[2]).contains("the summary"), "{messages:#?}");
+    assert_eq!(messages[3..], request[6..]);
 }
 
 /// Some servers give all responses and calls the same ids.
 #[test]
 fn same_response_twice_is_two_messages() {
-    let call =
-        |(source, body, _): (EventSource, EventBody, Option<&str>), seen| (source, body, Some(("a", seen)));
-    let (source, body, _) = user_message("go");
-    let calls = [call(runs("a"), 1), call(ran("a"), 1), call(runs("a"), 3), call(ran("a"), 3)];
-    let events = [(source, body, None)].into_iter().chain(calls).collect();
-    let messages = log_with(events, metadata_with_seen).messages();
+    let events = vec![user_message("go"), runs("a"), ran("a"), runs("a"), ran("a")];
+    let messages = log_with_seen(events, &[(1, 1), (3, 3)]).messages();
     let responses = messages.iter().filter(|message| matches!(message, ChatMessage::Assistant(_)));
     assert_eq!(responses.count(), 2, "{messages:#?}");
 }

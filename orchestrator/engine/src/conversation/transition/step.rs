@@ -44,7 +44,7 @@ impl Transition {
         if needs_confirmation && let EventBody::Action(action) = &mut step.body {
             action.await_confirmation();
         }
-        let id = self.append_step(agent, &step);
+        let id = self.append_step(agent, &step, seen);
         if needs_confirmation {
             return self.change_state(AgentState::AwaitingUserConfirmation, &step.risk_reason);
         }
@@ -123,8 +123,9 @@ impl Transition {
         }
     }
 
-    fn append_step(&mut self, agent: AgentId, step: &AgentStep) -> EventId {
+    fn append_step(&mut self, agent: AgentId, step: &AgentStep, seen: EventId) -> EventId {
         let mut event = self.event(agent, EventSource::Agent, step.body.clone());
+        event.events_seen = step.call.is_some().then_some(seen);
         event.timeout = step.timeout;
         event.tool_call_metadata.clone_from(&step.tool_call_metadata);
         event.llm_metrics = self.metrics_with(step.call.as_ref());
