@@ -56,6 +56,11 @@ impl ErrorBody {
         error.or_else(|| (value["type"] == "error").then_some(value)).map(Self::from_value)
     }
 
+    /// Whether it names an image, as refusals of images do.
+    pub(crate) fn names_image(&self) -> bool {
+        self.text.contains("image") || self.codes.iter().any(|code| code.contains("image"))
+    }
+
     /// Whether OpenAI serves the model, or its tool calls, with the Responses API only.
     pub(crate) fn requires_responses(&self) -> bool {
         self.text.contains("v1/responses")

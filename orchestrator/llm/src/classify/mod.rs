@@ -38,11 +38,14 @@ pub(crate) struct ClassifiedError {
 pub(crate) fn classify(status: u16, headers: &HeaderMap, body: ErrorBody, now: Timestamp) -> ClassifiedError {
     // An error in a successful response (OpenRouter, and errors within a stream) has its status as a code.
     let status = if status < 300 { body.status.unwrap_or(status) } else { status };
+    let kind = kind(status, &body);
     ClassifiedError {
-        kind: kind(status, &body),
+        kind,
         retry_after: retry_after::parse(headers, now).or_else(|| retry_after::parse_text(&body.text)),
         refused_parameter: body.refused_parameter(),
-        refused_history: phrases::refused_history(&body.text, &body.codes),
+        refused_history: phrases::refused_history(&body.text, &body.codes).or_else(|| {
+            (kind == LlmErrorKind::BadRequest && body.names_image()).then_some(HistoryRefusal::Image)
+        }),
         requires_responses: matches!(status, 400 | 404) && body.requires_responses(),
         message: body.message,
     }

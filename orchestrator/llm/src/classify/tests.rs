@@ -263,6 +263,8 @@ fn refusals_of_a_history_have_a_reason() {
             "The reasoning_content in the thinking mode must be passed back to the API.",
             Some(HistoryRefusal::NoReasoning),
         ),
+        ("Could not process image", Some(HistoryRefusal::Image)),
+        ("Failed to download image from https://h/a.png", Some(HistoryRefusal::Image)),
         ("Invalid value", None),
     ] {
         let body = serde_json::json!({ "error": { "message": text } }).to_string();

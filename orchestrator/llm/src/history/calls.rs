@@ -1,6 +1,6 @@
 //! The calls of a message: their ids, names and arguments.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use engine::llm::{AssistantMessage, ProviderFields, Tool, ToolCall};
 use serde_json::{Map, Value};
@@ -32,11 +32,13 @@ const NAME_PREFIXES: [&str; 6] = ["functions.", "function.", "functions:", "tool
 pub(super) struct CallIds {
     is_strict: bool,
     used: HashSet<String>,
+    /// The number of ids that were derived from a refused one. Some servers give all calls the same id.
+    derived: HashMap<String, u32>,
 }
 
 impl CallIds {
     pub(super) fn new(is_strict: bool) -> Self {
-        Self { is_strict, used: HashSet::new() }
+        Self { is_strict, used: HashSet::new(), derived: HashMap::new() }
     }
 
     /// Replaces the ids of a message's calls.
@@ -57,11 +59,17 @@ impl CallIds {
     }
 
     /// Derives an unused id: the same for the same calls before it.
-    fn new_id(&self, id: &str) -> String {
+    fn new_id(&mut self, id: &str) -> String {
         let length = if self.is_strict { STRICT_ID_CHARS } else { FINGERPRINT_CHARS };
-        let ids = (0_u32..).map(|attempt| fingerprint(&format!("{attempt} {id}"))[..length].to_owned());
-        let mut unused = ids.filter(|id| !self.used.contains(id));
-        unused.next().unwrap_or_default()
+        let original = fingerprint(id);
+        let attempt = self.derived.entry(original.clone()).or_default();
+        loop {
+            let id = fingerprint(&format!("{attempt} {original}"))[..length].to_owned();
+            *attempt += 1;
+            if !self.used.contains(&id) {
+                return id;
+            }
+        }
     }
 }
 
@@ -93,10 +101,9 @@ pub(super) fn for_each_call(message: &mut AssistantMessage, mut change: impl FnM
     for (number, call) in (1..).zip(&mut message.tool_calls) {
         // The blocks have the same order. The ids can differ: a call whose model gave it none got one.
         let block = if is_complete { blocks.next() } else { blocks.find(|block| block.id() == call.id) };
-        let before = call.clone();
         change(number, call);
         if let Some(block) = block {
-            block.update(&before, call);
+            block.update(call);
         }
     }
 }
@@ -143,6 +150,9 @@ fn original_calls(fields: &mut ProviderFields) -> impl Iterator<Item = OriginalC
     blocks.into_iter().flatten().filter_map(OriginalCall::of)
 }
 
+/// The field with the id of a call of the Responses API, whose arguments are text.
+const RESPONSES_ID: &str = "call_id";
+
 /// The original block of a call.
 struct OriginalCall<'a> {
     block: &'a mut Map<String, Value>,
@@ -153,7 +163,7 @@ impl<'a> OriginalCall<'a> {
     fn of(block: &'a mut Value) -> Option<Self> {
         let id_field = match block["type"].as_str()? {
             "tool_use" => "id",
-            "function_call" => "call_id",
+            "function_call" => RESPONSES_ID,
             _ => return None,
         };
         Some(Self { block: block.as_object_mut()?, id_field })
@@ -163,12 +173,12 @@ impl<'a> OriginalCall<'a> {
         self.block.get(self.id_field).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Sets what has changed of the call. Arguments that are not text are an object, or as they were.
-    fn update(self, before: &ToolCall, after: &ToolCall) {
-        self.block.insert(self.id_field.into(), after.id.as_str().into());
-        self.block.insert("name".into(), after.name.as_str().into());
-        if before.arguments != after.arguments && self.block.contains_key("arguments") {
-            self.block.insert("arguments".into(), after.arguments.as_str().into());
+    /// Sets the fields of the call, except for the input of Anthropic, which is not text.
+    fn update(self, call: &ToolCall) {
+        self.block.insert(self.id_field.into(), call.id.as_str().into());
+        self.block.insert("name".into(), call.name.as_str().into());
+        if self.id_field == RESPONSES_ID {
+            self.block.insert("arguments".into(), call.arguments.as_str().into());
         }
     }
 }

@@ -5,6 +5,7 @@
 //! a request remains the start of the next one: prompt caches and the signatures of reasoning depend on it.
 
 mod calls;
+mod images;
 mod reasoning;
 mod schema;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use crate::config::LlmConfig;
 use crate::models::is_of_family;
 use calls::CallIds;
 pub(crate) use calls::remove_original_calls;
+use images::RefusedImages;
 pub(crate) use reasoning::HistoryRefusal;
 use reasoning::Reasoning;
 
@@ -42,6 +44,7 @@ const STRICT_TEMPLATES: [&str; 7] =
 #[derive(Debug)]
 pub(crate) struct History {
     reasoning: Reasoning,
+    refused_images: RefusedImages,
     has_strict_template: bool,
     images_in_results: bool,
 }
@@ -51,6 +54,7 @@ impl History {
     pub(crate) fn new(config: &LlmConfig, address: &str, images_in_results: bool) -> Self {
         Self {
             reasoning: Reasoning::new(&config.model, address),
+            refused_images: RefusedImages::default(),
             has_strict_template: STRICT_TEMPLATES.iter().any(|family| is_of_family(&config.model, family)),
             images_in_results,
         }
@@ -96,12 +100,17 @@ impl History {
 
     /// Records why a history was refused. Returns whether the next request differs.
     pub(crate) fn learn(&self, refusal: HistoryRefusal, request: &LlmRequest) -> bool {
-        self.reasoning.learn(refusal, request)
+        match refusal {
+            HistoryRefusal::Image => self.refused_images.learn(request),
+            HistoryRefusal::Reasoning => self.reasoning.learn_refused(request),
+            HistoryRefusal::NoReasoning => self.reasoning.learn_required(),
+        }
     }
 
     /// Adds a message of the user to the one before it, if that is the user's too: many templates require alternating roles. A blank
     /// message is left out.
     fn push_user(&self, messages: &mut Vec<ChatMessage>, mut parts: Vec<MessagePart>) {
+        self.refused_images.replace_in(&mut parts);
         parts.retain(|part| !matches!(part, MessagePart::Text(text) if text.trim().is_empty()));
         if parts.is_empty() {
             return;
@@ -138,6 +147,7 @@ impl History {
         for (original, call) in message.tool_calls.iter().zip(&sent.tool_calls) {
             let mut parts =
                 take_result(&mut results, &original.id).unwrap_or_else(|| vec![text_part(NO_RESULT)]);
+            self.refused_images.replace_in(&mut parts);
             if !self.images_in_results {
                 images.extend(parts.extract_if(.., |part| matches!(part, MessagePart::Image(_))));
             }

@@ -36,6 +36,8 @@ pub(crate) enum HistoryRefusal {
     Reasoning,
     /// A message has no reasoning.
     NoReasoning,
+    /// It does not accept an image.
+    Image,
 }
 
 #[derive(Debug)]
@@ -94,31 +96,29 @@ impl Reasoning {
         own
     }
 
-    /// Records a refusal. Returns whether the next request differs.
-    pub(super) fn learn(&self, refusal: HistoryRefusal, request: &LlmRequest) -> bool {
-        match refusal {
-            HistoryRefusal::NoReasoning => !self.requires_reasoning.swap(true, Ordering::Relaxed),
-            HistoryRefusal::Reasoning => {
-                let messages = request.messages.iter().filter_map(|message| match message {
-                    ChatMessage::Assistant(message) => Some(self.own(message)),
-                    _ => None,
-                });
-                let fingerprints = messages.filter(has_fields).map(|message| fingerprint_of(&message));
-                let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-                let new: Vec<_> = fingerprints.filter(|fingerprint| !refused.contains(fingerprint)).collect();
-                if new.is_empty() || new.len() > MAX_REFUSED {
-                    return false;
-                }
-                if refused.len() + new.len() > MAX_REFUSED {
-                    refused.clear();
-                }
-                refused.extend(new);
-                tracing::warn!(
-                    "the provider refuses the reasoning of earlier messages; continuing without it"
-                );
-                true
-            }
+    /// Records that messages of the model need reasoning. Returns whether the next request differs.
+    pub(super) fn learn_required(&self) -> bool {
+        !self.requires_reasoning.swap(true, Ordering::Relaxed)
+    }
+
+    /// Records that reasoning of the request is refused. Returns whether the next request differs.
+    pub(super) fn learn_refused(&self, request: &LlmRequest) -> bool {
+        let messages = request.messages.iter().filter_map(|message| match message {
+            ChatMessage::Assistant(message) => Some(self.own(message)),
+            _ => None,
+        });
+        let fingerprints = messages.filter(has_fields).map(|message| fingerprint_of(&message));
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let new: Vec<_> = fingerprints.filter(|fingerprint| !refused.contains(fingerprint)).collect();
+        if new.is_empty() || new.len() > MAX_REFUSED {
+            return false;
         }
+        if refused.len() + new.len() > MAX_REFUSED {
+            refused.clear();
+        }
+        refused.extend(new);
+        tracing::warn!("the provider refuses the reasoning of earlier messages; continuing without it");
+        true
     }
 
     fn is_refused(&self, message: &AssistantMessage) -> bool {

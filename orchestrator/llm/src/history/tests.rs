@@ -182,6 +182,22 @@ fn call_without_an_id_hides_no_other_from_its_block() {
 }
 
 #[test]
+fn arguments_of_an_original_call_are_text() {
+    for (original, arguments) in [(Value::Null, ""), (json!({ "x": 1 }), "{\"x\":1}"), (json!("{}"), "{}")] {
+        let mut item =
+            json!({ "type": "function_call", "call_id": "a", "name": "run", "arguments": original });
+        if original.is_null() {
+            item.as_object_mut().unwrap().remove("arguments");
+        }
+        let message = json!({ "tool_calls": [call("a", "run", arguments)], "openai_output": [item] });
+        let messages = sent("m", vec![user("go"), assistant(message)]);
+        let ChatMessage::Assistant(sent) = &messages[1] else { panic!("{messages:?}") };
+        let text = sent.provider_fields.0["openai_output"][0]["arguments"].as_str().unwrap();
+        assert!(serde_json::from_str::<Value>(text).unwrap().is_object(), "{original}: {text}");
+    }
+}
+
+#[test]
 fn model_answers_the_user() {
     let text = || assistant(json!({ "content": "I begin." }));
     let expected = [user(CONTINUE), text(), user("go")];
@@ -288,6 +304,24 @@ fn refused_reasoning_is_not_sent_again() {
     assert!(!history.learn(HistoryRefusal::Reasoning, &request));
     let plain = assistant(json!({ "content": "hm", "tool_calls": [call("a", "run", "{}")] }));
     assert_eq!(history.acceptable(&request).messages[1], plain);
+}
+
+#[test]
+fn refused_images_are_left_out_the_newest_first() {
+    let history = history("a");
+    let image =
+        |name: &str| ChatMessage::User(vec![MessagePart::Image(format!("data:image/png;base64,{name}"))]);
+    let request = request(vec![image("old"), assistant(json!({ "content": "hm" })), image("new")]);
+    let sent = || {
+        let messages = history.acceptable(&request).messages;
+        [format!("{:?}", messages[0]), format!("{:?}", messages[2])].map(|text| text.contains("base64"))
+    };
+    assert_eq!(sent(), [true, true]);
+    for expected in [[true, false], [false, false]] {
+        assert!(history.learn(HistoryRefusal::Image, &request));
+        assert_eq!(sent(), expected);
+    }
+    assert!(!history.learn(HistoryRefusal::Image, &request));
 }
 
 #[test]
