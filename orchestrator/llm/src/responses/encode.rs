@@ -71,12 +71,16 @@ impl Encoder {
     }
 }
 
-/// Returns a key that all requests of a conversation have in common: neither its prompt nor its task ever leaves it. OpenAI
+/// Returns a key that all requests of a conversation have in common: the prompt and the start of the task, which never leave it. OpenAI
 /// recommends the id of the conversation, which a request does not have.
 fn cache_key(messages: &[ChatMessage]) -> String {
-    let is_of_user = |message: &ChatMessage| matches!(message, ChatMessage::User(_));
-    let start = messages.iter().position(is_of_user).map_or(messages.len(), |task| task + 1);
-    fingerprint(&format!("{:?}", &messages[..start]))
+    let system: Vec<&str> = messages.iter().filter_map(system_text).collect();
+    // Later messages may be added to the first one.
+    let task = messages.iter().find_map(|message| match message {
+        ChatMessage::User(parts) => parts.first(),
+        _ => None,
+    });
+    fingerprint(&format!("{system:?} {task:?}"))
 }
 
 fn input_text(text: &str) -> Value {
@@ -171,7 +175,13 @@ mod tests {
             |task: &str| vec![ChatMessage::System("be good".into()), ChatMessage::User(vec![text(task)])];
         let key = |messages| encode(|_| (), messages)["prompt_cache_key"].take();
         let longer = [task("go"), vec![result(vec![text("done")]), ChatMessage::User(vec![text("more")])]];
-        assert_eq!(key(longer.concat()), key(task("go")));
+        let joined = vec![
+            ChatMessage::System("be good".into()),
+            ChatMessage::User(vec![text("go"), text("a summary")]),
+        ];
+        for later in [longer.concat(), joined] {
+            assert_eq!(key(later), key(task("go")));
+        }
         assert_ne!(key(task("stay")), key(task("go")));
         let elsewhere = encode(|config| config.base_url = Some("http://localhost".into()), task("go"));
         assert_eq!(elsewhere.get("prompt_cache_key"), None);

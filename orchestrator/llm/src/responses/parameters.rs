@@ -25,6 +25,7 @@ pub(super) fn build_parameters(config: &LlmConfig) -> Result<Parameters, ConfigE
     let rest = [
         one("max_output_tokens", json!(max_tokens(config))),
         one("include", json!(["reasoning.encrypted_content"])),
+        one("prompt_cache_key", Value::Null), // its value depends on the request
         reasoning(config),
     ];
     let optional = sampling(config).map(|(name, value)| one(name, value)).chain(rest).collect();
@@ -117,6 +118,19 @@ mod tests {
         for refused in ["reasoning", "reasoning.effort", "reasoning_effort"] {
             assert_eq!(reasoning(Some("high"), refused), Value::Null, "{refused}");
         }
+    }
+
+    #[test]
+    fn refused_cache_key_of_a_request_is_removed() {
+        let parameters = parameters(|_| ());
+        let has_key = || {
+            let mut body = Map::from_iter([("prompt_cache_key".to_owned(), "key".into())]);
+            parameters.add_to(&mut body);
+            body.contains_key("prompt_cache_key")
+        };
+        assert!(has_key());
+        assert!(parameters.drop_parameter("prompt_cache_key"));
+        assert!(!has_key());
     }
 
     #[test]

@@ -65,9 +65,10 @@ impl Parameters {
         Ok(Self { optional, required, can_drop: config.drop_params, refused: Mutex::default() })
     }
 
-    /// Adds the parameters to a body. The user's override all others, and are never dropped.
+    /// Adds the parameters to a body, and removes what of it is refused. The user's override all others, and are never dropped.
     pub(crate) fn add_to(&self, body: &mut Map<String, Value>) {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.iter().for_each(|name| drop(body.remove(name)));
         for forms in &self.optional {
             if let Some(form) = forms.iter().find(|form| !form.is_in(&refused)) {
                 body.extend(form.fields.clone());
