@@ -29,19 +29,28 @@ pub(super) struct ChatProvider {
     rules: ChatRules,
     /// The reasoning and the signatures that it has written.
     issued: HashSet<String>,
+    /// Number of messages whose reasoning or signature was sent back.
+    pub(super) returned: usize,
     random: fastrand::Rng,
 }
 
 impl ChatProvider {
     pub(super) fn new(model: &'static str, rules: ChatRules, seed: u64) -> Self {
-        Self { model, rules, issued: HashSet::new(), random: fastrand::Rng::with_seed(seed) }
+        Self { model, rules, issued: HashSet::new(), returned: 0, random: fastrand::Rng::with_seed(seed) }
     }
 
     pub(super) fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
         let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
         refuse(!tools.is_empty() && !self.rules.has_tools, "the model does not support tools")?; // Ollama
         check_tools(tools.iter().map(|tool| &tool["function"]), "parameters")?;
-        self.check_messages(body["messages"].as_array().ok_or("no messages")?)?;
+        let messages = body["messages"].as_array().ok_or("no messages")?;
+        self.check_messages(messages)?;
+        let is_issued = |value: &Value| value.as_str().is_some_and(|text| self.issued.contains(text));
+        let signature = |message: &Value| {
+            message.pointer("/tool_calls/0/extra_content/google/thought_signature").is_some_and(is_issued)
+        };
+        let has_own = |message: &&Value| is_issued(&message["reasoning_content"]) || signature(message);
+        self.returned += messages.iter().filter(has_own).count();
         Ok(self.response(message))
     }
 

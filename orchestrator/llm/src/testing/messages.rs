@@ -16,12 +16,19 @@ pub(super) struct MessagesProvider {
     signatures: HashMap<String, String>,
     /// Number of requests with an earlier block whose prefix had changed.
     pub(super) changed_prefixes: usize,
+    /// Number of blocks that were sent back.
+    pub(super) returned: usize,
     random: fastrand::Rng,
 }
 
 impl MessagesProvider {
     pub(super) fn new(seed: u64) -> Self {
-        Self { signatures: HashMap::new(), changed_prefixes: 0, random: fastrand::Rng::with_seed(seed) }
+        Self {
+            signatures: HashMap::new(),
+            changed_prefixes: 0,
+            returned: 0,
+            random: fastrand::Rng::with_seed(seed),
+        }
     }
 
     pub(super) fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
@@ -74,6 +81,7 @@ impl MessagesProvider {
         let known = self.signatures.get(signature).ok_or("Invalid `signature` in `thinking` block")?;
         let is_changed = known != prefix;
         self.changed_prefixes += usize::from(is_changed);
+        self.returned += usize::from(!is_changed);
         refuse(is_changed, "The block is bound to a different conversation")
     }
 

@@ -43,6 +43,9 @@ impl fmt::Debug for InProcessProvider {
     }
 }
 
+/// The data of an image that no provider accepts.
+pub const DAMAGED_IMAGE: &str = "iVBORw0DAMAGED";
+
 /// Why a provider refuses a request: the text of its error.
 pub type Refusal = String;
 
@@ -99,11 +102,21 @@ impl StrictProvider {
         }
     }
 
+    /// Returns how often reasoning or signatures of the model were sent back.
+    pub fn returned_reasoning(&self) -> usize {
+        match &self.api {
+            Api::Chat(provider) => provider.returned,
+            Api::Messages(provider) => provider.returned,
+            Api::Responses(provider) => provider.returned,
+        }
+    }
+
     /// Returns a response with this message of the model, in the format of the provider.
     ///
     /// # Errors
     /// The provider refuses the request.
     pub fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
+        refuse(body.to_string().contains(DAMAGED_IMAGE), "Could not process image")?;
         match &mut self.api {
             Api::Chat(provider) => provider.answer(body, message),
             Api::Messages(provider) => provider.answer(body, message),

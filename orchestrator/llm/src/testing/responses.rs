@@ -25,12 +25,14 @@ const KNOWN_FIELDS: [&str; 10] = [
 pub(super) struct ResponsesProvider {
     /// The encrypted reasoning that it has written.
     issued: HashSet<String>,
+    /// Number of items of reasoning that were sent back.
+    pub(super) returned: usize,
     random: fastrand::Rng,
 }
 
 impl ResponsesProvider {
     pub(super) fn new(seed: u64) -> Self {
-        Self { issued: HashSet::new(), random: fastrand::Rng::with_seed(seed) }
+        Self { issued: HashSet::new(), returned: 0, random: fastrand::Rng::with_seed(seed) }
     }
 
     pub(super) fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
@@ -65,6 +67,7 @@ impl ResponsesProvider {
                 "reasoning" => {
                     let content = item["encrypted_content"].as_str().unwrap_or_default();
                     refuse(!self.issued.contains(content), "invalid_encrypted_content")?;
+                    self.returned += 1;
                 }
                 "function_call" => {
                     let id = item["call_id"].as_str().unwrap_or_default();

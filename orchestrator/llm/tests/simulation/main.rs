@@ -13,11 +13,13 @@ mod servers;
 mod store;
 mod world;
 
+use std::collections::BTreeMap;
 use std::panic::catch_unwind;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use world::Simulation;
+use world::{RunResult, Simulation};
 
 const SEEDS: u64 = 200;
 
@@ -25,10 +27,11 @@ const SEEDS: u64 = 200;
 fn every_seed_satisfies_the_invariants() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     if let Some(seed) = number("GLOVEBOX_SIM_SEED") {
-        return simulate(seed, true);
+        return drop(run(seed, true));
     }
     let seeds = number("GLOVEBOX_SIM_SEEDS").unwrap_or(SEEDS);
     let next = AtomicU64::new(0);
+    let returned: Mutex<BTreeMap<&str, usize>> = Mutex::default();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -38,15 +41,29 @@ fn every_seed_satisfies_the_invariants() {
                     if seed >= seeds {
                         return;
                     }
-                    let ran = catch_unwind(|| simulate(seed, false));
-                    assert!(
-                        ran.is_ok(),
-                        "seed {seed} violates an invariant; run with GLOVEBOX_SIM_SEED={seed} for details"
-                    );
+                    let ran = catch_unwind(|| run(seed, false));
+                    let Ok(ran) = ran else {
+                        panic!(
+                            "seed {seed} violates an invariant; run with GLOVEBOX_SIM_SEED={seed} for details"
+                        );
+                    };
+                    let mut returned = returned.lock().unwrap();
+                    ran.returned_reasoning
+                        .into_iter()
+                        .for_each(|(model, count)| *returned.entry(model).or_default() += count);
                 }
             });
         }
     });
+    let returned = returned.into_inner().unwrap();
+    for model in [
+        "anthropic/claude-fable-5-2",
+        "openai/responses/gpt-6-luna",
+        "deepseek/deepseek-v4",
+        "gemini/gemini-3.1-pro",
+    ] {
+        assert!(seeds < SEEDS || returned[model] > 0, "no reasoning goes back to {model}: {returned:?}");
+    }
 }
 
 #[test]
@@ -56,12 +73,7 @@ fn same_seed_is_the_same_run() {
     }
 }
 
-fn simulate(seed: u64, is_verbose: bool) {
-    drop(run(seed, is_verbose));
-}
-
-/// Runs a seed, and returns the final log.
-fn run(seed: u64, is_verbose: bool) -> Vec<String> {
+fn run(seed: u64, is_verbose: bool) -> RunResult {
     fastrand::seed(seed); // the jitter of retries
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();

@@ -1,12 +1,16 @@
 //! Models with random responses, behind the wires of their providers: valid and invalid tool calls, several at once, none, and
 //! errors of the providers. A provider refuses what a real one refuses.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::llm::{AssistantMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, ToolCall};
+use engine::llm::{
+    AssistantMessage, ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ToolCall,
+};
 use llm::testing::{InProcessProvider, StrictProvider, odd_message};
 use llm::{LlmConfig, RetryPolicy};
 use serde_json::{Value, json};
@@ -32,8 +36,48 @@ pub(crate) struct ModelProvider {
     strict: Mutex<StrictProvider>,
     /// The context window, in messages.
     max_messages: usize,
-    /// The errors that histories have caused.
-    refusals: Mutex<Vec<String>>,
+    requests: Mutex<Requests>,
+}
+
+/// What a provider has received, and what is wrong with it.
+#[derive(Default)]
+struct Requests {
+    /// The strings of the latest body.
+    latest: HashSet<String>,
+    /// Errors that histories have caused, and texts that were lost on the way.
+    faults: Vec<String>,
+}
+
+/// The histories that have been sent to models.
+#[derive(Default)]
+pub(crate) struct Histories {
+    sent: Mutex<HashSet<u64>>,
+    /// What preceded responses in later histories, if no request had ended there.
+    changed: Mutex<HashSet<u64>>,
+}
+
+impl Histories {
+    /// Returns the number of histories that were changed before a response to them.
+    pub(crate) fn changed_count(&self) -> usize {
+        self.changed.lock().unwrap().len()
+    }
+
+    fn add(&self, messages: &[ChatMessage]) {
+        let hash = |messages: &[ChatMessage]| {
+            let mut hasher = DefaultHasher::new();
+            format!("{messages:?}").hash(&mut hasher);
+            hasher.finish()
+        };
+        let mut sent = self.sent.lock().unwrap();
+        sent.insert(hash(messages));
+        let is_response = |message: &ChatMessage| matches!(message, ChatMessage::Assistant(_));
+        if let Some(response) = messages.iter().rposition(is_response) {
+            let before = hash(&messages[..response]);
+            if !sent.contains(&before) {
+                self.changed.lock().unwrap().insert(before);
+            }
+        }
+    }
 }
 
 impl ModelProvider {
@@ -42,13 +86,31 @@ impl ModelProvider {
             model: strict.model(),
             strict: Mutex::new(strict),
             max_messages,
-            refusals: Mutex::default(),
+            requests: Mutex::default(),
         };
         StrictProvider::all(seed).into_iter().map(new).map(Arc::new).collect()
     }
 
-    pub(crate) fn refusals(&self) -> Vec<String> {
-        self.refusals.lock().unwrap().clone()
+    pub(crate) fn faults(&self) -> Vec<String> {
+        self.requests.lock().unwrap().faults.clone()
+    }
+
+    /// Checks that the latest body has all texts of a request.
+    fn check_complete(&self, request: &LlmRequest) {
+        let mut requests = self.requests.lock().unwrap();
+        let texts = request.messages.iter().flat_map(texts).filter(|text| !text.trim().is_empty());
+        let is_lost = |text: &&str| {
+            let latest = &requests.latest;
+            !latest.contains(*text) && !latest.iter().any(|string| string.contains(*text))
+        };
+        let lost: Vec<_> =
+            texts.filter(is_lost).map(|text| format!("{}: lost: {text}", self.model)).collect();
+        requests.faults.extend(lost);
+    }
+
+    /// Returns the model, and how often its reasoning was sent back.
+    pub(crate) fn returned_reasoning(&self) -> (&'static str, usize) {
+        (self.model, self.strict.lock().unwrap().returned_reasoning())
     }
 
     pub(crate) fn changed_prefixes(&self) -> usize {
@@ -56,6 +118,9 @@ impl ModelProvider {
     }
 
     fn answer(&self, body: &Value, chance: &mut fastrand::Rng, only_finishes: bool) -> (u16, Value) {
+        let latest = &mut self.requests.lock().unwrap().latest;
+        latest.clear();
+        collect_strings(body, latest);
         let error = |status, text: &str| (status, json!({"error": {"type": "error", "message": text}}));
         let messages = body["messages"].as_array().or(body["input"].as_array()).map_or(0, Vec::len);
         if messages > self.max_messages {
@@ -81,6 +146,7 @@ impl ModelProvider {
 pub(crate) struct Model {
     llm: Arc<dyn Llm>,
     provider: Arc<ModelProvider>,
+    histories: Arc<Histories>,
     chance: Arc<Mutex<fastrand::Rng>>,
     sandbox: Arc<SandboxMonitor>,
 }
@@ -100,6 +166,7 @@ impl Model {
         only_finishes: bool,
         sandbox: Arc<SandboxMonitor>,
         provider: &Arc<ModelProvider>,
+        histories: &Arc<Histories>,
     ) -> Self {
         let chance = Arc::new(Mutex::new(fastrand::Rng::with_seed(seed)));
         let answer = {
@@ -116,7 +183,9 @@ impl Model {
             in_process: Some(InProcessProvider::new(answer)),
             ..LlmConfig::new(provider.model)
         };
-        Self { llm: llm::connect(&config).unwrap(), provider: Arc::clone(provider), chance, sandbox }
+        let llm = llm::connect(&config).unwrap();
+        let (provider, histories) = (Arc::clone(provider), Arc::clone(histories));
+        Self { llm, provider, histories, chance, sandbox }
     }
 
     fn roll(&self, sides: u32) -> u32 {
@@ -143,15 +212,39 @@ impl Llm for Model {
             self.sandbox.was_missing.store(true, Ordering::Relaxed);
         }
         tokio::time::sleep(Duration::from_millis(u64::from(self.roll(3000)))).await;
+        self.histories.add(&request.messages);
         let result = self.llm.complete(request, on_progress).await;
-        if let Err(error) = &result
-            && error.detail.contains(REFUSED)
-        {
-            let refusal = format!("{}: {error}: {request:#?}", self.model());
-            self.provider.refusals.lock().unwrap().push(refusal);
+        match &result {
+            Ok(_) => self.provider.check_complete(request),
+            Err(error) if error.detail.contains(REFUSED) => {
+                let fault = format!("{}: {error}: {request:#?}", self.model());
+                self.provider.requests.lock().unwrap().faults.push(fault);
+            }
+            Err(_) => {}
         }
         let cost = Some(PRICE * f64::from(self.roll(8) + 1) / 8.0);
         Ok(Completion { cost, latency: Duration::from_secs(1), ..result? })
+    }
+}
+
+/// Returns the texts of the user and of results.
+fn texts(message: &ChatMessage) -> impl Iterator<Item = &str> {
+    let parts = match message {
+        ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => parts.as_slice(),
+        ChatMessage::System(_) | ChatMessage::Assistant(_) => &[],
+    };
+    parts.iter().filter_map(|part| match part {
+        MessagePart::Text(text) => Some(text.as_str()),
+        MessagePart::Image(_) => None,
+    })
+}
+
+fn collect_strings(value: &Value, strings: &mut HashSet<String>) {
+    match value {
+        Value::String(text) => drop(strings.insert(text.clone())),
+        Value::Array(items) => items.iter().for_each(|item| collect_strings(item, strings)),
+        Value::Object(fields) => fields.values().for_each(|value| collect_strings(value, strings)),
+        _ => {}
     }
 }
 

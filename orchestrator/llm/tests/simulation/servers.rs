@@ -1,17 +1,22 @@
 //! Tool servers with a slow tool, an image, and schemas that providers refuse.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::llm::Tool;
 use engine::sandbox::Sandbox;
 use engine::tool_servers::{SandboxToolServer, ToolOffer, ToolServers};
+use llm::testing::DAMAGED_IMAGE;
 use protocol::Observation;
 use protocol::observation::McpObservation;
 use serde_json::{Map, Value, json};
 
-pub(crate) struct Servers;
+#[derive(Default)]
+pub(crate) struct Servers {
+    calls: AtomicU32,
+}
 
 #[async_trait]
 impl ToolServers for Servers {
@@ -32,7 +37,8 @@ impl ToolServers for Servers {
 
     async fn call(&self, name: &str, _: &Map<String, Value>) -> Observation {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        let image_urls = vec!["data:image/png;base64,AA==".into()];
+        let data = if self.calls.fetch_add(1, Ordering::Relaxed) % 3 == 1 { DAMAGED_IMAGE } else { "AA==" };
+        let image_urls = vec![format!("data:image/png;base64,{data}")];
         let answered = McpObservation { name: name.to_owned(), image_urls, ..Default::default() };
         Observation::new("a thing for hands", answered)
     }

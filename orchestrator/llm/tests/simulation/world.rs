@@ -23,7 +23,7 @@ use protocol::{
     ObservationKind, Record,
 };
 
-use super::model::{Model, ModelProvider, PRICE, SandboxMonitor};
+use super::model::{Histories, Model, ModelProvider, PRICE, SandboxMonitor};
 use super::provider::Provider;
 use super::servers::Servers;
 use super::store::DeadlyStore;
@@ -40,6 +40,15 @@ pub(crate) const HELPER: &str = "helper";
 /// The existing file.
 pub(crate) const FILE: &str = "/a";
 
+/// The result of a run.
+#[derive(Debug, PartialEq)]
+pub(crate) struct RunResult {
+    /// The events without their timestamps.
+    log: Vec<String>,
+    /// How often the reasoning of each model was sent back.
+    pub(crate) returned_reasoning: BTreeMap<&'static str, usize>,
+}
+
 pub(crate) struct Simulation {
     seed: u64,
     is_verbose: bool,
@@ -47,6 +56,7 @@ pub(crate) struct Simulation {
     logs: Arc<MemoryStore>,
     provider: ScriptedProvider,
     models: Vec<Arc<ModelProvider>>,
+    histories: Arc<Histories>,
     condenser: CondenserConfig,
     /// Whether creating a sandbox fails.
     refuses: Arc<AtomicBool>,
@@ -72,6 +82,7 @@ impl Simulation {
             provider: ScriptedProvider::new(move |request| scripted_result(seed, &request.action)),
             refuses: Arc::default(),
             models: ModelProvider::all(seed, max_messages),
+            histories: Arc::default(),
             condenser: random_condenser(&mut chance),
             was_missing: Arc::default(),
             confirmation: policies[chance.usize(..policies.len())],
@@ -81,8 +92,8 @@ impl Simulation {
         }
     }
 
-    /// Runs to the end, and returns the log without its timestamps.
-    pub(crate) async fn run(mut self) -> Vec<String> {
+    /// Runs to the end.
+    pub(crate) async fn run(mut self) -> RunResult {
         let mut conversation = self.start().await;
         for number in 0..MAX_OCCURRENCES {
             tokio::time::sleep(Duration::from_millis(self.chance.u64(..4000))).await;
@@ -94,7 +105,10 @@ impl Simulation {
         self.run_to_end(conversation).await;
         self.check();
         let describe = |event: &Event| format!("{:?} {:?} {:?}", event.delegation, event.source, event.body);
-        self.seen.iter().map(describe).collect()
+        RunResult {
+            log: self.seen.iter().map(describe).collect(),
+            returned_reasoning: self.models.iter().map(|provider| provider.returned_reasoning()).collect(),
+        }
     }
 
     async fn start(&mut self) -> Conversation {
@@ -126,7 +140,7 @@ impl Simulation {
     fn model(&mut self, purpose: u32, only_finishes: bool, sandbox: &Arc<SandboxMonitor>) -> Arc<Model> {
         let seed = self.seed ^ (self.process_count << purpose);
         let provider = &self.models[self.chance.usize(..self.models.len())];
-        Arc::new(Model::new(seed, only_finishes, Arc::clone(sandbox), provider))
+        Arc::new(Model::new(seed, only_finishes, Arc::clone(sandbox), provider, &self.histories))
     }
 
     /// Returns the parts of a new process, which is killed at a random append unless it is immortal.
@@ -145,7 +159,7 @@ impl Simulation {
             was_missing: Arc::clone(&self.was_missing),
         });
         let agent = Arc::new(CodeActAgent { definition, command_timeout: 120.0, declares_risk: false });
-        let tool_servers = Arc::new(Servers);
+        let tool_servers = Arc::new(Servers::default());
         let own = TeamMember {
             agent,
             llm: self.model(32, is_immortal, &sandbox),
@@ -275,12 +289,9 @@ impl Simulation {
         );
     }
 
-    /// Whether an agent may send a history that does not extend the one before.
-    fn may_change_history(&self, log: &[Event]) -> bool {
-        let is_condensation =
-            |event: &Event| matches!(event.body, EventBody::Action(Action::Condensation(_)));
+    /// Whether the condenser changes histories without events.
+    fn hides_events(&self) -> bool {
         matches!(self.condenser, CondenserConfig::ObservationMasking { .. } | CondenserConfig::Recent { .. })
-            || log.iter().any(is_condensation)
     }
 
     /// Returns the latest events of the log.
@@ -354,13 +365,17 @@ impl Simulation {
         }
         assert!(terminal_events.values().all(|count| *count == 1), "no terminal event is duplicated");
         assert!(!self.was_missing.load(Ordering::Relaxed), "no agent steps without its sandbox");
-        let refusals: Vec<_> = self.models.iter().flat_map(|provider| provider.refusals()).collect();
-        assert!(refusals.is_empty(), "a history was refused: {refusals:#?}");
-        let changed: usize = self.models.iter().map(|provider| provider.changed_prefixes()).sum();
-        assert!(
-            changed == 0 || self.may_change_history(&log),
-            "{changed} requests do not extend earlier ones"
-        );
+        let faults: Vec<_> = self.models.iter().flat_map(|provider| provider.faults()).collect();
+        assert!(faults.is_empty(), "a history was refused or lost: {faults:#?}");
+        if !self.hides_events() {
+            let is_condensation =
+                |event: &&Event| matches!(event.body, EventBody::Action(Action::Condensation(_)));
+            let condensations = log.iter().filter(is_condensation).count();
+            let changed = self.histories.changed_count();
+            assert!(changed <= condensations, "{changed} histories changed in {condensations} condensations");
+            let prefixes: usize = self.models.iter().map(|provider| provider.changed_prefixes()).sum();
+            assert!(prefixes == 0 || condensations > 0, "{prefixes} requests do not extend earlier ones");
+        }
         assert!(unconfirmed.is_empty(), "{unconfirmed:?} ran without confirmation");
         for (action, starts) in start_counts {
             assert_eq!(starts, 1, "{action} is started once");
