@@ -43,7 +43,9 @@ impl RefusedImages {
             if refused.len() + images.len() > MAX_REFUSED {
                 refused.clear();
             }
-            images.into_iter().take(MAX_REFUSED).fold(false, |is_new, image| refused.insert(image) || is_new)
+            let before = refused.len();
+            refused.extend(images.into_iter().take(MAX_REFUSED));
+            refused.len() > before
         };
         let is_changed = add(&request.messages[latest..]) || add(&request.messages);
         if is_changed {

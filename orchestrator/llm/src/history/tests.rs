@@ -255,7 +255,7 @@ fn signed(history: &History) -> AssistantMessage {
 fn fields_are_sent_only_to_their_writer() {
     let writer = history("a");
     let message = signed(&writer);
-    let request = request(vec![user("go"), ChatMessage::Assistant(message.clone())]);
+    let request = request(vec![user("go"), ChatMessage::Assistant(message)]);
     let sent_by = |history: &History| match &history.acceptable(&request).messages[1] {
         ChatMessage::Assistant(message) => Value::Object(message.to_stored()),
         other => panic!("{other:?}"),
