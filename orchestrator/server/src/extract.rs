@@ -10,6 +10,7 @@ use http::StatusCode;
 use http::request::Parts;
 use protocol::ConversationId;
 use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::ApiError;
 use crate::paced_body::is_too_slow;
@@ -27,6 +28,12 @@ pub(crate) struct QueryParameters<T>(pub(crate) T);
 /// The conversation that the path names, which the caller may see. Rejects those of other users as if there were none. It is the
 /// first extractor of a route, so that no other error tells them apart.
 pub(crate) struct ConversationPath(pub(crate) ConversationId);
+
+/// A permit for work that the content of a sandbox or a log can make expensive. Waits while other requests of the user have all
+/// permits. The operator needs none.
+pub(crate) struct WorkPermit(
+    #[expect(dead_code, reason = "its drop ends the right")] Option<OwnedSemaphorePermit>,
+);
 
 /// The caller of a request, which [`require_key`](crate::auth::require_key) has found.
 pub(crate) struct RequestCaller(pub(crate) Caller);
@@ -122,6 +129,18 @@ impl FromRequestParts<Arc<ServerState>> for ConversationPath {
         let RequestCaller(caller) = RequestCaller::from_request_parts(parts, state).await?;
         state.authorize(&caller, &id).await?;
         Ok(Self(id))
+    }
+}
+
+impl FromRequestParts<Arc<ServerState>> for WorkPermit {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Arc<ServerState>) -> Result<Self, ApiError> {
+        let RequestCaller(caller) = RequestCaller::from_request_parts(parts, state).await?;
+        Ok(Self(match caller.user {
+            Some(user) => state.work_by_user.acquire(user).await,
+            None => None,
+        }))
     }
 }
 

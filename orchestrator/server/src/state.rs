@@ -41,6 +41,9 @@ const MAX_DOWNLOADS: usize = 8;
 /// The same of one user.
 const MAX_DOWNLOADS_PER_USER: usize = 2;
 
+/// Maximum number of concurrent requests of a user for work that can be expensive.
+const MAX_WORK_PER_USER: usize = 4;
+
 pub(crate) struct ServerState {
     pub(crate) conversations: Arc<HostedConversations>,
     pub(crate) profiles: Arc<UserProfiles>,
@@ -74,6 +77,8 @@ pub(crate) struct ServerState {
     pub(crate) downloads: Arc<Semaphore>,
     /// Those of each user.
     pub(crate) downloads_by_user: KeyedPermits<UserId>,
+    /// See [`WorkPermit`](crate::extract::WorkPermit).
+    pub(crate) work_by_user: KeyedPermits<UserId>,
     /// Number of open streams and sockets of each conversation that has some. A blocking mutex, because it is never held
     /// across an await.
     connections: Mutex<BTreeMap<ConversationId, usize>>,
@@ -135,6 +140,7 @@ impl ServerState {
             streams: CancellationToken::new(),
             downloads: Arc::new(Semaphore::new(MAX_DOWNLOADS)),
             downloads_by_user: KeyedPermits::new(MAX_DOWNLOADS_PER_USER),
+            work_by_user: KeyedPermits::new(MAX_WORK_PER_USER),
             connections: Mutex::default(),
         }
     }

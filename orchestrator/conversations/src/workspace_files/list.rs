@@ -1,6 +1,7 @@
 //! Lists folders as V0 does.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxFiles, TransferKind};
 use futures_util::future::join_all;
@@ -17,6 +18,9 @@ const IGNORED: [&str; 6] = [".git/", ".DS_Store", "node_modules/", ".venv/", "lo
 /// Maximum length of the root `.gitignore` that is used, and its maximum number of lines: each is matched with each name.
 const MAX_GITIGNORE_BYTES: u64 = 64 << 10;
 const MAX_GITIGNORE_LINES: usize = 1000;
+
+/// Maximum time to match names.
+const MAX_MATCHING_TIME: Duration = Duration::from_secs(1);
 
 /// Maximum number of links of a folder whose targets are inspected. Further links are listed as files.
 const MAX_LINKS: usize = 256;
@@ -43,13 +47,27 @@ pub(super) async fn list(workspace: &WorkspaceFiles, path: &str) -> Result<Folde
         Some(_) => return Err(WorkspaceError::NotAFolder(folder.relative)),
     }
     let list = files.list(&folder.absolute).await?;
-    let gitignore = gitignore(files, &workspace.root).await;
+    let gitignore = read_gitignore(files, &workspace.root).await;
     let names = names(files, &folder.absolute, list.entries).await;
     let prefix = if path.is_empty() || path.ends_with('/') { path.to_owned() } else { format!("{path}/") };
     let below = if folder.is_root() { String::new() } else { format!("{}/", folder.relative) };
-    let is_shown = |name: &String| !is_ignored(&gitignore, &format!("{below}{name}"));
-    let names = names.into_iter().filter(is_shown).map(|name| format!("{prefix}{name}")).collect();
+    let names = without_ignored(names, below, gitignore).await;
+    let names = names.into_iter().map(|name| format!("{prefix}{name}")).collect();
     Ok(FolderNames { names, is_truncated: list.truncated })
+}
+
+/// Leaves out the ignored names of the folder `below`. Runs on a blocking thread for a limited time, because a sandbox chooses the patterns
+/// and the names: matching them can take half a minute. The names after that time are shown.
+async fn without_ignored(names: Vec<String>, below: String, gitignore: String) -> Vec<String> {
+    let matching = move || {
+        let deadline = Instant::now() + MAX_MATCHING_TIME;
+        let gitignore = parse_gitignore(&gitignore);
+        let is_shown =
+            |name: &String| Instant::now() > deadline || !is_ignored(&gitignore, &format!("{below}{name}"));
+        names.into_iter().filter(is_shown).collect()
+    };
+    // Fails only when the runtime shuts down.
+    tokio::task::spawn_blocking(matching).await.unwrap_or_default()
 }
 
 /// Returns the names of the entries, folders first, each sorted without case. Dangling links are left out.
@@ -91,8 +109,8 @@ fn is_ignored(gitignore: &Gitignore, path: &str) -> bool {
     IGNORED.contains(&path) || gitignore.matched_path_or_any_parents(Path::new(name), is_folder).is_ignore()
 }
 
-/// Reads the root `.gitignore`. Empty if there is none, and without lines that are no patterns.
-async fn gitignore(files: &dyn SandboxFiles, root: &str) -> Gitignore {
+/// Reads the root `.gitignore`. Empty if there is none.
+async fn read_gitignore(files: &dyn SandboxFiles, root: &str) -> String {
     let path = format!("{root}/.gitignore");
     let content = async {
         let is_file = files.link_status(&path).await.ok()??.kind == FileKind::File;
@@ -101,9 +119,10 @@ async fn gitignore(files: &dyn SandboxFiles, root: &str) -> Gitignore {
         source.take(MAX_GITIGNORE_BYTES).read_to_end(&mut content).await.ok()?;
         Some(String::from_utf8_lossy(&content).into_owned())
     };
-    parse_gitignore(&content.await.unwrap_or_default())
+    content.await.unwrap_or_default()
 }
 
+/// Parses a `.gitignore`. Leaves out lines that are not patterns.
 fn parse_gitignore(content: &str) -> Gitignore {
     let mut patterns = GitignoreBuilder::new("");
     for line in content.lines().take(MAX_GITIGNORE_LINES) {
@@ -116,6 +135,20 @@ fn parse_gitignore(content: &str) -> Gitignore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// On the only thread of the runtime: other work continues meanwhile, and the matching ends.
+    #[tokio::test]
+    async fn hostile_patterns_delay_no_other_work() {
+        let pattern = |number: usize| format!("*{}*b*c*d*e*f*g*h*i*j*k*l*m{number}\n", "a*".repeat(10));
+        let gitignore: String = (0..MAX_GITIGNORE_LINES).map(pattern).collect();
+        let names: Vec<_> = (0..10_000).map(|number| format!("{}{number}", "a".repeat(200))).collect();
+        let listing = tokio::spawn(without_ignored(names, String::new(), gitignore));
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(!listing.is_finished(), "the patterns are expensive");
+        }
+        assert_eq!(listing.await.unwrap().len(), 10_000);
+    }
 
     #[test]
     fn ignore_list_and_gitignore_leave_out_names() {

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, JsonBody, QueryParameters};
+use crate::extract::{ConversationPath, JsonBody, QueryParameters, WorkPermit};
 use crate::message::check_message;
 use crate::state::ServerState;
 use crate::view;
@@ -249,6 +249,7 @@ fn parse_action(event: Value) -> Result<Action, ApiError> {
 pub(super) async fn trajectory(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
+    _permit: WorkPermit,
 ) -> Result<Json<TrajectoryExport>, ApiError> {
     let events = state.conversations.conversations().export(&id, false).await?;
     Ok(Json(TrajectoryExport { trajectory: events }))

@@ -20,7 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
+use crate::extract::{ConversationPath, QueryParameters, RequestCaller, WorkPermit};
 use crate::state::ServerState;
 
 /// Present if a list of files is not complete. V0's shape has no place for it.
@@ -57,6 +57,7 @@ pub(super) async fn list(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(ListQuery { path }): QueryParameters<ListQuery>,
+    _permit: WorkPermit,
 ) -> Result<Response, ApiError> {
     let folder = workspace(&state, &id).await?.list(&path).await?;
     let mut response = Json(folder.names).into_response();

@@ -14,7 +14,7 @@ use utoipa::IntoParams;
 
 use super::files::workspace;
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters};
+use crate::extract::{ConversationPath, QueryParameters, WorkPermit};
 use crate::state::ServerState;
 use crate::view;
 
@@ -44,6 +44,7 @@ pub(super) struct RememberQuery {
 pub(super) async fn microagents(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
+    _permit: WorkPermit,
 ) -> Result<Json<MicroagentList>, ApiError> {
     let entries = workspace(&state, &id).await?.knowledge().await;
     Ok(Json(MicroagentList { microagents: entries.into_iter().map(to_info).collect() }))

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::files::workspace;
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters};
+use crate::extract::{ConversationPath, QueryParameters, WorkPermit};
 use crate::state::ServerState;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -28,6 +28,7 @@ pub(super) struct DiffQuery {
 pub(super) async fn changes(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
+    _permit: WorkPermit,
 ) -> Result<Json<Vec<FileChangeInfo>>, ApiError> {
     let changes = workspace(&state, &id).await?.git_changes().await?;
     let changes =
@@ -43,6 +44,7 @@ pub(super) async fn diff(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(DiffQuery { path }): QueryParameters<DiffQuery>,
+    _permit: WorkPermit,
 ) -> Result<Json<FileDiff>, ApiError> {
     let versions = workspace(&state, &id).await?.git_diff(&path).await?;
     Ok(Json(FileDiff { modified: versions.modified, original: versions.original }))
