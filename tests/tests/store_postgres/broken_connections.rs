@@ -149,7 +149,10 @@ async fn append_fails_when_the_server_terminates_its_session() {
     store.append(&a, &events(0..2)).await.unwrap();
     let terminator = Arc::clone(&database);
     let terminating = tokio::task::spawn_blocking(move || terminator.execute(TERMINATE_APPEND));
-    while database.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == "0" {
+    // Other tests take advisory locks in their databases of the same server.
+    let lock = "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database \
+                WHERE datname = current_database() AND locktype = 'advisory' AND objid = 7 AND granted";
+    while database.execute(lock) == "0" {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let error = store.append(&a, &[event(2)]).await.unwrap_err();
