@@ -28,7 +28,7 @@ const LINES: usize = 15;
 const OPENINGS: usize = 25;
 const CALLS: usize = 25;
 
-/// Maximum host time of a call, as a multiple of that to write its messages as JSON.
+/// Maximum host time of a call, as a multiple of the time to write its messages as JSON.
 const MAX_CALL_RATIO: f64 = 4.0;
 
 /// Maximum time to open a log, as a multiple of that to parse its JSON.

@@ -28,7 +28,7 @@ impl Condenser for ConversationWindow {
     }
 }
 
-/// Forgets the older half of what is shown of a view, and all that is not. `None` if there is nothing to forget.
+/// Forgets the older half of the shown events, and all hidden events. `None` if there is nothing to forget.
 pub(super) fn forget_half(view: &View, shown: &View) -> Option<CondenserOutput> {
     // The facts about the workspace belong to the task.
     let recall =

@@ -56,8 +56,8 @@ pub trait Condenser: Send + Sync {
     }
 }
 
-/// Condenses a view. If the condenser ignores a request, as some only mask or hide events, forgets the older half of what it shows: a
-/// history that exceeds the context window would fail each later step.
+/// Condenses a view. Some condensers only mask or hide events. If one ignores a request, the older half of the shown events is forgotten:
+/// a history that exceeds the context window would fail each later step.
 pub(crate) async fn condense(
     condenser: &dyn Condenser,
     view: View,

@@ -102,7 +102,7 @@ mod tests {
     fn references_to_events_are_renumbered() {
         let log = import_values(&[
             json!({"action": "message", "source": "user", "args": {"content": "work"}}),
-            json!({"action": "run", "args": {"command": "ls"}}),
+            json!({"action": "run", "args": {"command": "ls"}, "events_seen": 1}),
             json!({"observation": "run", "cause": 2, "content": "a", "extras": {"command": "ls"}}),
             json!({"action": "condensation", "args": {"forgotten_event_ids": [0, 2], "forgotten_events_start_id": 2, "forgotten_events_end_id": 4}}),
             json!({"observation": "error", "cause": 3, "content": "lost", "extras": {}}),
@@ -110,6 +110,7 @@ mod tests {
         assert!(log.iter().map(|event| event.id.0).eq(0..log.len() as u64));
         assert!(matches!(log[0].body, EventBody::Record(Record::ConversationStarted(_))));
         assert_eq!(log[3].cause, Some(EventId(2)));
+        assert_eq!(log[2].events_seen, Some(EventId(2)));
         let condensation = serde_json::to_value(&log[4]).unwrap();
         assert_eq!(condensation["args"]["forgotten_event_ids"], json!([1, 2]));
         assert_eq!(condensation["args"]["forgotten_events_start_id"], json!(2));

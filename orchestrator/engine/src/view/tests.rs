@@ -381,7 +381,7 @@ fn message_sent_during_a_call_follows_its_response() {
     }
 }
 
-/// Its id is greater than those of the kept responses.
+/// A summary has a greater id than the kept responses.
 #[test]
 fn summary_precedes_the_responses_that_are_kept() {
     let mut log = LogBuilder::with_steps(4);

@@ -1,4 +1,4 @@
-//! Providers of models in this process, for tests. They refuse whatever a real one refuses, and write what models write.
+//! Model providers in this process, for tests. They refuse what real providers refuse, and write what models write.
 //!
 //! The rules are from the providers' documentation and from reported errors, which the rules name.
 

@@ -196,7 +196,7 @@ fn nothing_private_to_the_operator_reaches_users() {
 }
 
 #[test]
-fn operator_is_told_what_is_not_shared() {
+fn operator_is_warned_of_names_that_are_not_shared() {
     let environment = |name: &str| (name == "GITHUB_TOKEN").then_some("canary-token");
     let configs = configs_with(&PRIVATE.replace("SHARED", "'START', 'STRAT', 'selected_repo'"), environment);
     assert_eq!(
