@@ -179,11 +179,8 @@ async fn serve(state: Arc<ServerState>, socket: SocketRef) {
     let _connection = state.connect(&id);
     tokio::select! {
         // The server shuts down, or the client is gone. No packet of a disconnection, after which clients do not connect again: the
-        // transport ends. The event ends the request of a client that polls.
-        () = ended.cancelled() => {
-            let _ = socket.emit("shutdown", &json!({}));
-            return;
-        }
+        // transport ends.
+        () = ended.cancelled() => return,
         () = state.until_revoked(&caller) => fail(&socket, &ApiError::NoKey),
         result = send_events(&state, &socket, &id, events) => {
             if let Err(error) = result {

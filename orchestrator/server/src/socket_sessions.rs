@@ -70,7 +70,8 @@ impl Drop for OpenedSession {
     }
 }
 
-/// Answers the requests of a session whose credential is not that which has opened it as if there were no such session.
+/// Answers the requests of a session whose credential is not that which has opened it as if there were no such session. When the
+/// server shuts down, ends those that wait for packets, and those that clients send next on connections that are still open.
 pub(crate) async fn require_owner(
     State(state): State<Arc<ServerState>>,
     mut request: Request,
@@ -82,7 +83,11 @@ pub(crate) async fn require_owner(
     let Some(caller) = request.extensions().get::<Caller>().cloned() else { return unknown_session() };
     if let Some(id) = session_id(request.uri().query().unwrap_or_default()) {
         let is_own = state.socket_sessions.is_owned_by(id, &caller.credential);
-        return if is_own { next.run(request).await } else { unknown_session() };
+        if !is_own {
+            return unknown_session();
+        }
+        let response = state.streams.run_until_cancelled(next.run(request)).await;
+        return response.unwrap_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response());
     }
     let is_polling = request.method() == Method::GET && !request.headers().contains_key(header::UPGRADE);
     if !is_polling {

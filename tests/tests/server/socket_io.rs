@@ -329,10 +329,10 @@ async fn clients_connect_again_after_a_restart() {
     };
     wait_for_connections(&mut clients).await;
     let address = server.url.strip_prefix("http://").unwrap().to_owned();
-    let start = std::time::Instant::now();
     server.terminate();
-    // The requests of the clients that poll have ended, and not been aborted.
-    assert!(start.elapsed() < std::time::Duration::from_secs(9), "{:?}", start.elapsed());
+    // The requests of the clients that poll have ended.
+    let log = std::fs::read_to_string(home.path().join("serve.log")).unwrap();
+    assert!(!log.contains("aborting requests"), "{log}");
     let arguments =
         ["serve", "--listen", &address, "--runtime", "local", "--rate-limit", "off", "-l", &model];
     let _server = HostServer::from_command(&home, &mut home.glovebox(&arguments));
