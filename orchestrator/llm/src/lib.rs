@@ -47,7 +47,7 @@ pub use config::{ConfigError, LlmConfig, Timeouts};
 pub use connection_guard::ConnectionGuard;
 pub use connectivity::{check_connection, is_key_missing};
 pub use description::{ModelDescription, describe};
-pub use prices::is_listed_model;
+pub use prices::{is_listed_model, is_price_known};
 pub use recording::{RecordingError, RecordingLlm, RecordingRedaction, ReplayLlm};
 pub use retry::RetryPolicy;
 pub use router::MultimodalRouter;

@@ -72,6 +72,11 @@ pub fn is_listed_model(model: &str) -> bool {
     providers.any(|listed| listed.models().any(|model| model.id() == name))
 }
 
+/// Whether the price of the model's calls is known before they are made: from the configuration, or the built-in price table.
+pub fn is_price_known(config: &LlmConfig) -> bool {
+    Prices::new(config).max_cost(1, None) > 0.0
+}
+
 impl Prices {
     pub(crate) fn new(config: &LlmConfig) -> Self {
         let configured = config.input_cost_per_token.zip(config.output_cost_per_token);

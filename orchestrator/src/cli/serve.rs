@@ -177,7 +177,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let hangup = if certificate.is_some() { Hangup::Ignored } else { Hangup::Interrupts };
     let interrupts = Interrupts::listen_with(hangup)?;
     let pool_stores = stores.clone();
-    let metrics = Metrics::new(configs.models(), Box::new(move || pool_stores.pool_usage()));
+    let metrics = Metrics::new(configs.models().iter().cloned(), Box::new(move || pool_stores.pool_usage()));
     let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
     let choices = choices(&configs);
     let conversations = HostedConversations::new(

@@ -20,7 +20,7 @@ use protocol::risk::ConfirmationPolicy;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::model::{SCRIPTED, is_scripted_name};
-use super::user_model::OPERATORS_MODEL;
+use super::user_model::{ModelPolicy, OPERATORS_MODEL};
 use super::{confirmation_policy, provider_models, user_model};
 use crate::config::{AnalyzerChoice, Config, LlmSettings, SecuritySettings, WorkspaceSettings};
 
@@ -36,8 +36,7 @@ pub(crate) struct UserConfigs {
     operators: Config,
     /// Configuration of each agent, by its name in logs. Includes the operator's.
     agents: BTreeMap<String, Config>,
-    /// Addresses that users may have requests sent to.
-    addresses: AddressPolicy,
+    models: ModelPolicy,
 }
 
 impl UserConfigs {
@@ -46,7 +45,10 @@ impl UserConfigs {
         let usable = others.into_iter().filter(|config| config.agent.definition.is_ok());
         let all = usable.chain([operators.clone()]);
         let agents = all.map(|config| (config.agent.stored_name.clone(), config)).collect();
-        Self { operators, agents, addresses }
+        let configured: BTreeSet<_> = operators.llms().filter_map(|llm| llm.model.clone()).collect();
+        let configured = configured.into_iter().collect();
+        let models = ModelPolicy { addresses, configured, has_budget: operators.max_budget.is_some() };
+        Self { operators, agents, models }
     }
 
     /// The operator's configuration.
@@ -57,14 +59,13 @@ impl UserConfigs {
     /// Names of the models that users can choose.
     pub(crate) fn offered_models(&self) -> Vec<String> {
         let name = |model: String| if is_scripted_name(&model) { OPERATORS_MODEL.to_owned() } else { model };
-        let models: BTreeSet<_> = self.models().into_iter().map(name).collect();
+        let models: BTreeSet<_> = self.models().iter().cloned().map(name).collect();
         models.into_iter().collect()
     }
 
     /// Names of the configured models.
-    pub(crate) fn models(&self) -> Vec<String> {
-        let models: BTreeSet<_> = self.operators.llms().filter_map(|llm| llm.model.clone()).collect();
-        models.into_iter().collect()
+    pub(crate) fn models(&self) -> &[String] {
+        &self.models.configured
     }
 
     /// Names of the agents.
@@ -135,7 +136,7 @@ impl UserConfigs {
     ) -> Result<(), HostError> {
         let operators = config.llm.clone();
         let choose = |settings, stored| {
-            user_model::choose(&operators, settings, stored, &self.addresses).map_err(refused)
+            user_model::choose(&operators, settings, stored, &self.models).map_err(refused)
         };
         config.llm = choose(settings, stored)?;
         if let Err(error) = check_model(config) {
@@ -178,7 +179,7 @@ impl SettingsPolicy for UserConfigs {
                 .check()
                 .map_err(|error| InvalidSetting::new("condenser_max_size", error.to_string()))?;
         }
-        user_model::choose(&self.operators.llm, settings, None, &self.addresses).map(drop)
+        user_model::choose(&self.operators.llm, settings, None, &self.models).map(drop)
     }
 }
 
