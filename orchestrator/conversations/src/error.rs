@@ -45,6 +45,16 @@ pub enum ConversationsError {
     /// The user decided on an action, and none awaits confirmation.
     #[error("no action of conversation {0} awaits your approval")]
     NothingToDecide(ConversationId),
+    /// The user decided on an action, and another one awaits confirmation.
+    #[error(
+        "action {action} of conversation {conversation} awaits your approval, and your decision is not about it"
+    )]
+    OtherActionAwaits {
+        /// The conversation.
+        conversation: ConversationId,
+        /// The action that awaits confirmation.
+        action: EventId,
+    },
     /// The user recovers from a loop, and the agent is in none.
     #[error("the agent of conversation {0} was not stopped in a loop")]
     NotInLoop(ConversationId),
@@ -79,6 +89,7 @@ impl ConversationsError {
             | Self::UnknownEvent { .. }
             | Self::NotRunning(_)
             | Self::NothingToDecide(_)
+            | Self::OtherActionAwaits { .. }
             | Self::NotInLoop(_)
             | Self::Host(HostError::Refused(_) | HostError::NoModel | HostError::NoModelKey(_)) => true,
             Self::Locked(_)

@@ -12,7 +12,7 @@ use protocol::action::MessageAction;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource};
 
 use crate::error::ConversationsError;
-use crate::resume::UserDecision;
+use crate::resume::{UserDecision, action_awaiting_confirmation};
 use crate::update::{ConversationUpdate, UpdateQueue, WaitState};
 
 /// Maximum number of requests to continue, in a row, to an agent that only sends messages.
@@ -303,12 +303,6 @@ pub(crate) fn decide(
         UserDecision::Reject(reason) => conversation.reject(action, reason)?,
     }
     Ok(())
-}
-
-/// Returns the first action that awaits the user's confirmation. `None` if there is none.
-fn action_awaiting_confirmation(state: &State) -> Option<EventId> {
-    let is_awaiting = state.agent_state == AgentState::AwaitingUserConfirmation;
-    state.awaiting_confirmation().filter(|_| is_awaiting).map(|(_, pending)| pending.action)
 }
 
 /// Updates the agent's answer to the user. Messages of other agents are not for the user.

@@ -56,7 +56,7 @@ pub use follow::{FollowOptions, Follower, RunOutcome};
 pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
 pub use hosted::{
     ComposedConversation, ConversationFactory, ConversationRequest, EventStream, HostedConversations,
-    HostingOptions, Turn, TurnEnd, TurnOutcome, TurnUpdate,
+    HostingOptions, MIN_QUESTION_AGE, Turn, TurnEnd, TurnOutcome, TurnUpdate,
 };
 pub use library::{DeleteMode, FindProvider};
 pub use list::{ConversationEntry, ConversationFilter, ConversationStatus};

@@ -19,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::follow::is_at_rest;
 use crate::library::FindProvider;
+use crate::resume::find_decided;
 use crate::running::RunningConversation;
 use crate::{
     Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, ConversationsError,
@@ -108,7 +109,7 @@ impl Conversations {
                 let reason = parts.redactor.text(&reason).into_owned();
                 follow::decide(&conversation, None, UserDecision::Reject(reason))?;
             }
-            Some(decision) => follow::decide(&conversation, None, decision)?,
+            Some(decision) => follow::decide(&conversation, request.decided_action, decision)?,
             None => {}
         }
         if let Some(message) = &request.message {
@@ -238,17 +239,21 @@ impl Conversations {
         })?
     }
 
-    /// Decides on the action of a running conversation that awaits confirmation, or only on the named one.
+    /// Decides on the action of a running conversation that awaits confirmation.
     ///
     /// # Errors
-    /// See [`send_message`](Self::send_message).
-    pub fn confirm(
+    /// See [`send_message`](Self::send_message); [`ConversationsError::NothingToDecide`] or
+    /// [`ConversationsError::OtherActionAwaits`].
+    pub(crate) fn decide(
         &self,
         id: &ConversationId,
         action: Option<EventId>,
         decision: UserDecision,
     ) -> Result<(), ConversationsError> {
-        self.running.with(id, |running| follow::decide(&running.conversation, action, decision))?
+        self.running.with(id, |running| {
+            let action = find_decided(id, &running.conversation.state(), action)?;
+            follow::decide(&running.conversation, Some(action), decision)
+        })?
     }
 
     /// Pauses a running conversation's agent. An action in flight completes.

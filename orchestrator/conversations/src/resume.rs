@@ -8,7 +8,9 @@ use engine::events::{EventLog, EventStore};
 use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, Limit};
 use protocol::risk::ConfirmationPolicy;
-use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
+use protocol::{
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
+};
 
 use crate::claim::Claim;
 use crate::error::ConversationsError;
@@ -33,6 +35,8 @@ pub struct ResumeRequest {
     pub message: Option<MessageAction>,
     /// Decision on the action that awaits confirmation.
     pub decision: Option<UserDecision>,
+    /// The action that the decision is about. `None` for any.
+    pub decided_action: Option<EventId>,
     /// How an agent that was stopped in a loop continues. If it is `None`, the agent forgets the loop.
     pub loop_recovery: Option<LoopRecovery>,
     /// Number of additional steps. If it is `None` and the limit was reached, the initial limit is granted again.
@@ -53,6 +57,27 @@ pub enum UserDecision {
     /// The action is not performed. The agent receives the reason and continues. If the reason is empty, it waits for the
     /// user.
     Reject(String),
+}
+
+/// Returns the action that awaits confirmation, if a decision is about it: on the named action, or on any.
+pub(crate) fn find_decided(
+    id: &ConversationId,
+    state: &State,
+    named: Option<EventId>,
+) -> Result<EventId, ConversationsError> {
+    match action_awaiting_confirmation(state) {
+        None => Err(ConversationsError::NothingToDecide(id.clone())),
+        Some(action) if named.is_some_and(|named| named != action) => {
+            Err(ConversationsError::OtherActionAwaits { conversation: id.clone(), action })
+        }
+        Some(action) => Ok(action),
+    }
+}
+
+/// Returns the first action that awaits the user's confirmation. `None` if there is none.
+pub(crate) fn action_awaiting_confirmation(state: &State) -> Option<EventId> {
+    let is_awaiting = state.agent_state == AgentState::AwaitingUserConfirmation;
+    state.awaiting_confirmation().filter(|_| is_awaiting).map(|(_, pending)| pending.action)
 }
 
 impl StoredConversation {
@@ -89,11 +114,10 @@ impl StoredConversation {
     /// Checks that the state has the action or the loop that a request refers to.
     ///
     /// # Errors
-    /// [`ConversationsError::NothingToDecide`] or [`ConversationsError::NotInLoop`].
+    /// [`ConversationsError::NothingToDecide`], [`ConversationsError::OtherActionAwaits`] or [`ConversationsError::NotInLoop`].
     pub fn check(&self, request: &ResumeRequest) -> Result<(), ConversationsError> {
-        let awaits_confirmation = self.state.agent_state == AgentState::AwaitingUserConfirmation;
-        if request.decision.is_some() && !awaits_confirmation {
-            return Err(ConversationsError::NothingToDecide(self.claim.id().clone()));
+        if request.decision.is_some() {
+            find_decided(self.claim.id(), &self.state, request.decided_action)?;
         }
         if request.loop_recovery.is_some() && self.state.own.stuck.detected_loop().is_none() {
             return Err(ConversationsError::NotInLoop(self.claim.id().clone()));

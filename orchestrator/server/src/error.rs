@@ -159,6 +159,7 @@ impl ApiError {
                 | ConversationsError::Locked(_)
                 | ConversationsError::NotRunning(_)
                 | ConversationsError::NothingToDecide(_)
+                | ConversationsError::OtherActionAwaits { .. }
                 | ConversationsError::NotInLoop(_)
                 | ConversationsError::Conversation(ConversationError::Closed(_)) => {
                     (StatusCode::CONFLICT, "CONVERSATION$CONFLICT")

@@ -1,13 +1,13 @@
 //! V0's socket.io: replays the events of a conversation, sends new ones, and receives those of the user.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use accounts::Caller;
-use conversations::{ConversationUpdate, ConversationsError, EventStream};
+use conversations::{ConversationUpdate, ConversationsError, EventStream, MIN_QUESTION_AGE};
 use http::StatusCode;
 use protocol::action::ConfirmationState;
-use protocol::{Action, ConversationId, Event, EventBody, Observation, ObservationKind, Record};
+use protocol::{Action, ConversationId, Event, EventBody, EventId, Observation, ObservationKind, Record};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -16,13 +16,14 @@ use socketioxide::handler::ConnectHandler as _;
 use socketioxide::layer::SocketIoLayer;
 use socketioxide::{SendError, SocketError, SocketIo};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::client_address::Client;
 use crate::error::ApiError;
+use crate::routes::UserEvent;
 use crate::state::ServerState;
 use crate::stream::first_after;
-use crate::{auth, routes, view};
+use crate::{auth, view};
 
 /// Number of packets that wait for a slow client.
 const MAX_QUEUED_PACKETS: usize = 256;
@@ -47,6 +48,24 @@ struct ConnectQuery {
     latest_event_id: Option<i64>,
 }
 
+/// The question that a client has been sent last: the action that awaits confirmation, and when it was sent. V0's decisions name no
+/// action: they are about this one.
+#[derive(Clone, Default)]
+struct Question(Arc<Mutex<Option<(EventId, Instant)>>>);
+
+impl Question {
+    fn is_sent(&self, action: EventId) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((action, Instant::now()));
+    }
+
+    /// Returns the action that the user has decided on. `None` if the user cannot have read the question: the second click decides
+    /// on what the first one was about.
+    fn decided(&self) -> Option<EventId> {
+        let sent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.filter(|(_, sent_at)| sent_at.elapsed() >= MIN_QUESTION_AGE).map(|(action, _)| action)
+    }
+}
+
 /// An action of a client, and the channel for its result.
 struct ReceivedAction {
     event: Value,
@@ -68,7 +87,9 @@ pub(crate) fn layer(state: &Arc<ServerState>) -> SocketIoLayer {
         async move {
             let (caller, id, _) = check(&state, &socket).await?;
             // Before the client learns that it is connected, because it may send at once.
-            receive_actions(&state, &socket, caller, id);
+            let question = Question::default();
+            socket.extensions.insert(question.clone());
+            receive_actions(&state, &socket, (caller, question), id);
             Ok::<_, ApiError>(())
         }
     };
@@ -95,7 +116,12 @@ async fn check(
 }
 
 /// Applies what a client sends as the user, in the order in which it is sent.
-fn receive_actions(state: &Arc<ServerState>, socket: &SocketRef, caller: Caller, id: ConversationId) {
+fn receive_actions(
+    state: &Arc<ServerState>,
+    socket: &SocketRef,
+    (caller, question): (Caller, Question),
+    id: ConversationId,
+) {
     let (sender, actions) = mpsc::channel(MAX_QUEUED_ACTIONS);
     for name in ["oh_user_action", "oh_action"] {
         let sender = sender.clone();
@@ -119,7 +145,7 @@ fn receive_actions(state: &Arc<ServerState>, socket: &SocketRef, caller: Caller,
         });
     }
     let client = Client::find(&socket.req_parts().extensions);
-    tokio::spawn(apply_actions(Arc::clone(state), (caller, client), id, actions));
+    tokio::spawn(apply_actions(Arc::clone(state), (caller, client), (id, question), actions));
 }
 
 /// Adds an action to the queue, and returns the channel for its result.
@@ -137,12 +163,12 @@ fn enqueue(
 async fn apply_actions(
     state: Arc<ServerState>,
     (caller, client): (Caller, Option<Client>),
-    id: ConversationId,
+    (id, question): (ConversationId, Question),
     mut actions: mpsc::Receiver<ReceivedAction>,
 ) {
     while let Some(Some(action)) = state.streams.run_until_cancelled(actions.recv()).await {
         // Fails if the client is gone.
-        let result = apply_action(&state, &caller, &id, action.event).await;
+        let result = apply_action(&state, &caller, (&id, &question), action.event).await;
         let status = result.as_ref().map_or_else(ApiError::status_code, |()| StatusCode::OK);
         state.audit.append_action(&caller, client, &id, status).await;
         let _ = action.result.send(result);
@@ -153,12 +179,24 @@ async fn apply_actions(
 async fn apply_action(
     state: &ServerState,
     caller: &Caller,
-    id: &ConversationId,
+    (id, question): (&ConversationId, &Question),
     event: Value,
 ) -> Result<(), ApiError> {
     let caller = state.authenticator.with_credential(&caller.credential).await?.ok_or(ApiError::NoKey)?;
     auth::require_write(&caller)?;
-    routes::apply_user_event(state, id, event).await
+    let event = UserEvent::parse(event)?;
+    let UserEvent::Decision { action: None, decision } = event else { return event.apply(state, id).await };
+    let action = question.decided();
+    if action.is_none() && state.conversations.state(id).is_some() {
+        return Ok(());
+    }
+    // Without a question, the action has waited since the conversation was closed.
+    match (UserEvent::Decision { action, decision }).apply(state, id).await {
+        Err(ApiError::Conversations(
+            ConversationsError::NothingToDecide(_) | ConversationsError::OtherActionAwaits { .. },
+        )) => Ok(()),
+        result => result,
+    }
 }
 
 /// Sends the events of the conversation until the client disconnects.
@@ -176,13 +214,14 @@ async fn serve(state: Arc<ServerState>, socket: SocketRef) {
     if !socket.connected() {
         return;
     }
+    let question = socket.extensions.get().unwrap_or_default();
     let _connection = state.connect(&id);
     tokio::select! {
         // The server shuts down, or the client is gone. No packet of a disconnection, after which clients do not connect again: the
         // transport ends.
         () = ended.cancelled() => return,
         () = state.until_revoked(&caller) => fail(&socket, &ApiError::NoKey),
-        result = send_events(&state, &socket, &id, events) => {
+        result = send_events(&state, (&socket, &question), &id, events) => {
             if let Err(error) = result {
                 fail(&socket, &ApiError::from(error));
             }
@@ -196,12 +235,12 @@ async fn serve(state: Arc<ServerState>, socket: SocketRef) {
 /// what is stored.
 async fn send_events(
     state: &ServerState,
-    socket: &SocketRef,
+    (socket, question): (&SocketRef, &Question),
     id: &ConversationId,
     mut events: EventStream,
 ) -> Result<(), ConversationsError> {
     let stored = state.conversations.conversations().event_count(id).await?;
-    let (mut last_state, mut awaiting) = (None, None);
+    let (mut last_state, mut awaiting, mut asked_about) = (None, None, None);
     loop {
         let ConversationUpdate::Event(event) = events.next().await? else { continue };
         let is_replayed = event.id.next().0 < stored;
@@ -210,6 +249,7 @@ async fn send_events(
         if awaits_confirmation {
             // Follows the state, as in V0: its page asks the user when it shows the action.
             awaiting = message;
+            asked_about = Some(event.id);
             continue;
         }
         let (changed, sent) = if is_state_change(&event) { (message, None) } else { (None, message) };
@@ -220,6 +260,11 @@ async fn send_events(
             if !send(socket, &message).await {
                 return Ok(());
             }
+        }
+        if awaiting.is_none()
+            && let Some(action) = asked_about.take()
+        {
+            question.is_sent(action);
         }
     }
 }

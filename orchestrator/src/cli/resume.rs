@@ -102,6 +102,7 @@ async fn resume_in(
     let request = ResumeRequest {
         message: task.map(|content| MessageAction { content, ..MessageAction::default() }),
         decision: if confirm { Some(UserDecision::Approve) } else { reject.map(UserDecision::Reject) },
+        decided_action: None,
         loop_recovery: from_loop.map(LoopRecovery::from),
         more_iterations: options.max_iterations,
         more_budget: options.max_budget,

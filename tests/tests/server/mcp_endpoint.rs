@@ -10,7 +10,7 @@ use tests::host_server::{HostServer, is_state};
 use crate::test_packages::pypi_packages;
 
 /// Calls the tools in its last argument, a JSON list of names and arguments, and prints the results as JSON lines. `ID` is the
-/// conversation of the first result.
+/// conversation of the first result, `DETAIL` the last detail of an outcome.
 const CLIENT: &str = r"
 import asyncio, json, sys
 import httpx2
@@ -21,15 +21,16 @@ url, key, mode, calls = sys.argv[1:]
 async def main():
     http = httpx2.AsyncClient(headers={'Authorization': 'Bearer ' + key}, trust_env=False, timeout=60)
     async with Client(streamable_http_client(url + '/mcp', http_client=http), mode=mode) as client:
-        id = None
+        known = {}
         for name, arguments in json.loads(calls):
             if name == 'list':
                 print(json.dumps([tool.name for tool in (await client.list_tools()).tools]), flush=True)
                 continue
-            arguments = {key: id if value == 'ID' else value for key, value in arguments.items()}
+            arguments = {key: known.get(value, value) for key, value in arguments.items()}
             result = await client.call_tool(name, arguments)
             assert json.loads(result.content[0].text) == result.structured_content
-            id = id or result.structured_content.get('conversation_id')
+            known.setdefault('ID', result.structured_content.get('conversation_id'))
+            known['DETAIL'] = result.structured_content.get('detail') or known.get('DETAIL')
             print(json.dumps({'is_error': result.is_error, **result.structured_content}), flush=True)
 
 asyncio.run(main())
@@ -111,10 +112,11 @@ async fn wait_ends_at_its_time_and_for_a_decision() {
     let calls = json!([
         ["start_conversation", {"message": "Say hello."}],
         ["wait", {"conversation_id": "ID"}],
-        ["decide", {"conversation_id": "ID", "decision": "confirm"}],
+        ["decide", {"conversation_id": "ID", "action_id": 0, "decision": "confirm"}],
+        ["decide", {"conversation_id": "ID", "action_id": "DETAIL", "decision": "confirm"}],
         ["wait", {"conversation_id": "ID", "timeout_secs": 0}],
         ["wait", {"conversation_id": "ID"}],
-        ["decide", {"conversation_id": "ID", "decision": "reject"}],
+        ["decide", {"conversation_id": "ID", "action_id": "DETAIL", "decision": "reject"}],
     ]);
     let results = call(&server, &server.key, "auto", calls).await.unwrap();
     assert_eq!(results[1]["outcome"], "awaiting_confirmation");
@@ -122,11 +124,10 @@ async fn wait_ends_at_its_time_and_for_a_decision() {
     let events = server.wait_for_event(id, |event| is_state(event, "finished")).await;
     let run = events.iter().find(|event| event["action"] == "run").unwrap();
     assert_eq!(results[1]["detail"], run["id"]);
-    assert_eq!((&results[3]["outcome"], &results[4]["outcome"]), (&json!("working"), &json!("finished")));
-    assert_eq!(
-        (&results[5]["is_error"], &results[5]["code"]),
-        (&json!(true), &json!("CONVERSATION$CONFLICT"))
-    );
+    assert_eq!((&results[4]["outcome"], &results[5]["outcome"]), (&json!("working"), &json!("finished")));
+    for refused in [&results[2], &results[6]] {
+        assert_eq!((&refused["is_error"], &refused["code"]), (&json!(true), &json!("CONVERSATION$CONFLICT")));
+    }
     server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
     server.terminate();
 }
@@ -155,7 +156,7 @@ async fn keys_and_owners_hold_for_tools() {
         json!([
             ["send_message", {"conversation_id": id, "message": "Hi."}],
             ["stop_conversation", {"conversation_id": id}],
-            ["decide", {"conversation_id": id, "decision": "confirm"}],
+            ["decide", {"conversation_id": id, "action_id": 0, "decision": "confirm"}],
             ["read_events", {"conversation_id": id}],
             ["wait", {"conversation_id": id}],
         ])
@@ -259,7 +260,7 @@ async fn invalid_calls_are_errors_of_the_client() {
         ("list_conversations", json!({"limit": 0}), "limit"),
         ("list_conversations", json!({"limit": "x"}), "limit"),
         ("list_conversations", json!({"page_id": "x"}), "page_id"),
-        ("decide", json!({"conversation_id": "a", "decision": "maybe"}), "decision"),
+        ("decide", json!({"conversation_id": "a", "action_id": 0, "decision": "maybe"}), "decision"),
     ] {
         let result = &call(tool, arguments.clone()).await["result"];
         let error = &result["structuredContent"];

@@ -270,7 +270,9 @@ async fn answer_says_which_action_awaits_confirmation() {
         "{text}"
     );
     let id = answer["conversation_id"].as_str().unwrap();
-    let decision = json!({"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}});
+    let start = text.find("{\"action\"").unwrap();
+    let end = start + text[start..].find("}}").unwrap() + 2;
+    let decision: Value = serde_json::from_str(&text[start..end]).unwrap();
     server.post(&format!("/api/conversations/{id}/events"), &decision).await;
     let events = server.wait_for_event(id, |event| is_state(event, "finished")).await;
     assert!(events.iter().any(|event| event["content"] == "hello"));

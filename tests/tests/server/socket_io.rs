@@ -169,7 +169,6 @@ async fn action_that_awaits_confirmation_follows_the_state() {
     server.wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
     let message = json!({"action": "message", "args": {"content": "Write it."}});
     let confirm = async {
-        let confirmed = json!({"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}});
         let mut last = 0;
         for number in 0..ACTIONS {
             let asked = |event: &Value| {
@@ -180,6 +179,14 @@ async fn action_that_awaits_confirmation_follows_the_state() {
             if number == 0 {
                 assert_action_follows_the_state_for_a_late_client(&server, &id).await;
             }
+            // The action precedes the state.
+            let events = server.get(&format!("/api/conversations/{id}/events?source=agent&limit=100")).await;
+            let mut actions = events["events"].as_array().unwrap().iter();
+            let action_id =
+                actions.rfind(|event| event["id"].as_u64() < Some(last) && event["action"].is_string());
+            let action_id = &action_id.unwrap()["id"];
+            let args = json!({"agent_state": "user_confirmed", "action_id": action_id});
+            let confirmed = json!({"action": "change_agent_state", "args": args});
             server.post(&format!("/api/conversations/{id}/events"), &confirmed).await;
         }
     };
@@ -194,6 +201,71 @@ async fn action_that_awaits_confirmation_follows_the_state() {
         }
     }
     assert_eq!(asked, ACTIONS, "{received:#?}");
+    server.terminate();
+}
+
+/// Confirms the first action after a second, and again at once when it is asked about the second one. Then confirms that every 200 ms.
+/// Prints the time in milliseconds from the second question to its action's result.
+const IMPATIENT_CLIENT: &str = r"
+const { io } = require('socket.io-client');
+const [url, id, key] = process.argv.slice(1);
+const query = { conversation_id: id, latest_event_id: -1, session_api_key: key };
+const socket = io(url, { transports: ['websocket'], query, reconnection: false });
+const confirm = () =>
+  socket.emit('oh_user_action', { action: 'change_agent_state', args: { agent_state: 'user_confirmed' } });
+let questions = 0, asked;
+socket.on('oh_event', (event) => {
+  if (event.error) {
+    console.log(JSON.stringify(event));
+    process.exit(1);
+  }
+  if (event.args?.confirmation_state === 'awaiting_confirmation') {
+    questions += 1;
+    asked = Date.now();
+    if (questions === 1) return setTimeout(confirm, 1100);
+    confirm();
+    setInterval(confirm, 200);
+  }
+  if (event.observation === 'run' && questions === 2) {
+    console.log(Date.now() - asked);
+    process.exit(0);
+  }
+});
+";
+
+/// A second click must not approve an action that nobody has seen.
+#[tokio::test]
+async fn decision_counts_for_an_action_that_was_shown() {
+    let Some(packages) = npm_packages() else { return };
+    let home = Home::new();
+    home.write(".glovebox/config.toml", "[security]\nconfirmation_mode = true\n");
+    let script = json!([bash("echo one"), bash("echo two"), bash("echo three"), finish()]);
+    let server = HostServer::start(&home, &home.script(&script), &[]);
+    let id = server.create("Say it.").await;
+    let mut client = tokio::process::Command::new("node");
+    client.args(["-e", IMPATIENT_CLIENT, &server.url, &id, &server.key]).env("NODE_PATH", packages);
+    client.stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(tests::glovebox::TEST_TIMEOUT, client.output());
+    let output = output.await.expect("the client ends").unwrap();
+    let time = String::from_utf8(output.stdout).unwrap();
+    assert!(time.trim().parse::<u64>().is_ok_and(|time| time >= 900), "{time}");
+
+    // The same by REST, which may name the action.
+    let is_action = |event: &Value, text: &str| event["args"]["command"] == text;
+    let events = server.wait_for_event(&id, |event| is_action(event, "echo three")).await;
+    let [first, third] = ["echo one", "echo three"]
+        .map(|text| events.iter().find(|event| is_action(event, text)).unwrap()["id"].clone());
+    let asked = |event: &Value| {
+        is_state(event, "awaiting_user_confirmation") && event["id"].as_u64() > third.as_u64()
+    };
+    server.wait_for_event(&id, asked).await;
+    let path = format!("/api/conversations/{id}/events");
+    for (action, status) in [(&first, 409), (&third, 200), (&third, 409)] {
+        let args = json!({"agent_state": "user_confirmed", "action_id": action});
+        let decision = json!({"action": "change_agent_state", "args": args});
+        assert_eq!(server.send(Method::POST, &path, Some(&decision)).await.0, status, "{action}");
+    }
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
     server.terminate();
 }
 

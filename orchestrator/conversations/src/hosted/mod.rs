@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use engine::clock;
 use engine::conversation::{ConversationError, SandboxDisposition, State};
 use engine::events::StoreError;
 use futures_util::stream::{self, StreamExt as _};
@@ -22,6 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::resume::find_decided;
 use crate::{
     CloseReason, Conversations, ConversationsError, DeleteMode, HostError, InitialTask, ResumeRequest,
     UserDecision,
@@ -32,6 +34,13 @@ use slots::{Occupied, Owner, Slot, Slots};
 pub use event_stream::EventStream;
 pub use factory::{ComposedConversation, ConversationFactory, ConversationRequest};
 pub use turn::{Turn, TurnEnd, TurnOutcome, TurnUpdate};
+
+/// Time that a user needs to read a question. A decision that names no action and comes earlier is about what was asked before: a
+/// second click, another window, a repeated request.
+pub const MIN_QUESTION_AGE: Duration = Duration::from_secs(1);
+
+/// Number of events from an action to the question about it, at most.
+const MAX_EVENTS_TO_QUESTION: usize = 64;
 
 /// Time for an agent to stop before its conversation is closed without waiting for it.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
@@ -166,7 +175,7 @@ impl HostedConversations {
     /// request has no effect.
     ///
     /// # Errors
-    /// See [`start`](Self::start); [`ConversationsError::NothingToDecide`].
+    /// See [`start`](Self::start).
     pub async fn change_agent_state(
         self: &Arc<Self>,
         id: &ConversationId,
@@ -184,9 +193,36 @@ impl HostedConversations {
                     Opened::Now { .. } => Ok(()),
                     Opened::Before(_) => this.conversations.continue_agent(&id),
                 },
-                AgentState::UserConfirmed => this.decide(&id, UserDecision::Approve).await,
-                AgentState::UserRejected => this.decide(&id, UserDecision::Reject(String::new())).await,
                 _ => Ok(()),
+            }
+        })
+        .await
+    }
+
+    /// Decides on the action that awaits confirmation. Runs the conversation if it is not running. Without an action the decision is
+    /// about the one that awaits confirmation, unless the user was asked less than [`MIN_QUESTION_AGE`] ago.
+    ///
+    /// # Errors
+    /// See [`start`](Self::start); [`ConversationsError::NothingToDecide`], [`ConversationsError::OtherActionAwaits`].
+    pub async fn decide(
+        self: &Arc<Self>,
+        id: &ConversationId,
+        action: Option<EventId>,
+        decision: UserDecision,
+    ) -> Result<(), ConversationsError> {
+        self.change(id, move |this, id| async move {
+            let action = match action {
+                Some(action) => Some(action),
+                None => this.action_of_unnamed_decision(&id).await?,
+            };
+            let request = ResumeRequest {
+                decision: Some(decision.clone()),
+                decided_action: action,
+                ..ResumeRequest::default()
+            };
+            match this.open(&id, request).await? {
+                Opened::Now { .. } => Ok(()),
+                Opened::Before(_) => this.conversations.decide(&id, action, decision),
             }
         })
         .await
@@ -337,17 +373,22 @@ impl HostedConversations {
         Ok(Opened::Now { from })
     }
 
-    /// Decides on the action that awaits confirmation. The conversation is being changed.
-    async fn decide(
-        self: &Arc<Self>,
+    /// Returns the action that a decision without an action is about. `None` if the conversation does not run: it has waited since
+    /// the last process.
+    async fn action_of_unnamed_decision(
+        &self,
         id: &ConversationId,
-        decision: UserDecision,
-    ) -> Result<(), ConversationsError> {
-        let request = ResumeRequest { decision: Some(decision.clone()), ..ResumeRequest::default() };
-        match self.open(id, request).await? {
-            Opened::Now { .. } => Ok(()),
-            Opened::Before(_) => self.conversations.confirm(id, None, decision),
+    ) -> Result<Option<EventId>, ConversationsError> {
+        let Some(state) = self.conversations.state(id) else { return Ok(None) };
+        let action = find_decided(id, &state, None)?;
+        // The question is the change of the state, which follows the action.
+        let events = self.conversations.read(id, action, MAX_EVENTS_TO_QUESTION).await?;
+        let asked_at = events.last().map(|event| clock::epoch_seconds(&event.timestamp));
+        let age = asked_at.map(|asked_at| clock::epoch_seconds(&clock::now()) - asked_at);
+        if age.is_some_and(|age| age < MIN_QUESTION_AGE.as_secs_f64()) {
+            return Err(ConversationsError::OtherActionAwaits { conversation: id.clone(), action });
         }
+        Ok(Some(action))
     }
 
     /// Stops the agent and closes the conversation. The conversation is being changed.

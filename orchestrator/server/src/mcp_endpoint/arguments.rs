@@ -1,6 +1,6 @@
 //! Arguments of the tools.
 
-use protocol::ConversationId;
+use protocol::{ConversationId, EventId};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -72,6 +72,7 @@ pub(super) struct StopConversation {
 #[serde(deny_unknown_fields)]
 pub(super) struct Decide {
     pub(super) conversation_id: ConversationId,
+    pub(super) action_id: EventId,
     pub(super) decision: Decision,
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use accounts::Caller;
-use conversations::{ConversationRequest, ConversationsError, TurnEnd, TurnOutcome, TurnUpdate};
-use engine::conversation::State;
+use conversations::{
+    ConversationRequest, ConversationsError, TurnEnd, TurnOutcome, TurnUpdate, UserDecision,
+};
 use protocol::action::MessageAction;
 use protocol::record::ConversationTrigger;
-use protocol::{AgentState, ConversationId, EventId};
+use protocol::{ConversationId, EventId};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{self, Decide, Decision, ListConversations, ReadEvents, StartConversation};
@@ -205,17 +206,12 @@ async fn stop(state: &ServerState, caller: &Caller, arguments: StopConversation)
 }
 
 async fn decide(state: &ServerState, caller: &Caller, arguments: Decide) -> Result<Reply, ApiError> {
-    let Decide { conversation_id: id, decision } = arguments;
+    let Decide { conversation_id: id, action_id, decision } = arguments;
     state.authorize(caller, &id).await?;
-    let is_waiting = |state: &State| state.agent_state == AgentState::AwaitingUserConfirmation;
-    // A conversation that does not run is checked when it is opened.
-    if state.conversations.state(&id).is_some_and(|state| !is_waiting(&state)) {
-        return Err(ConversationsError::NothingToDecide(id).into());
-    }
-    let agent_state = match decision {
-        Decision::Confirm => AgentState::UserConfirmed,
-        Decision::Reject => AgentState::UserRejected,
+    let decision = match decision {
+        Decision::Confirm => UserDecision::Approve,
+        Decision::Reject => UserDecision::Reject(String::new()),
     };
-    state.conversations.change_agent_state(&id, agent_state).await?;
+    state.conversations.decide(&id, Some(action_id), decision).await?;
     Ok(json!({arguments::CONVERSATION: id}).into())
 }

@@ -147,8 +147,15 @@ impl McpTool {
             ),
             Self::StopConversation => (json!({CONVERSATION: id}), &[CONVERSATION]),
             Self::Decide => (
-                json!({CONVERSATION: id, "decision": {"type": "string", "enum": ["confirm", "reject"]}}),
-                &[CONVERSATION, "decision"],
+                json!({
+                    CONVERSATION: id,
+                    "action_id": {
+                        "type": "integer", "minimum": 0,
+                        "description": "The action: `detail` of the outcome `awaiting_confirmation`",
+                    },
+                    "decision": {"type": "string", "enum": ["confirm", "reject"]},
+                }),
+                &[CONVERSATION, "action_id", "decision"],
             ),
         }
     }

@@ -136,8 +136,8 @@ impl Answer {
         let conversation = self.conversation();
         format!(
             "Action {id} awaits confirmation{action}\n\nConfirm it with POST /api/conversations/{conversation}/events and \
-             {{\"action\": \"change_agent_state\", \"args\": {{\"agent_state\": \"user_confirmed\"}}}}, reject it with \
-             user_rejected, or reject it with a message to this conversation that says what to do instead."
+             {{\"action\": \"change_agent_state\", \"args\": {{\"agent_state\": \"user_confirmed\", \"action_id\": {id}}}}}, \
+             reject it with user_rejected, or reject it with a message to this conversation that says what to do instead."
         )
     }
 }

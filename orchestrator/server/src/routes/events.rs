@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use conversations::UserDecision;
 use engine::clock;
 use protocol::action::MessageAction;
 use protocol::client_api::{AgentMessage, EventPage, EventQuery, Success, TrajectoryExport};
@@ -23,13 +24,7 @@ use crate::view;
 const MAX_PAGE_SIZE: usize = 100;
 
 /// States of the agent that a user can request.
-const REQUESTED_STATES: [AgentState; 5] = [
-    AgentState::Running,
-    AgentState::Paused,
-    AgentState::Stopped,
-    AgentState::UserConfirmed,
-    AgentState::UserRejected,
-];
+const REQUESTED_STATES: [AgentState; 3] = [AgentState::Running, AgentState::Paused, AgentState::Stopped];
 
 /// Maximum number of events per read of the store. Bounds the memory.
 const MAX_READ_SIZE: u64 = 64;
@@ -166,14 +161,15 @@ fn is_hidden(event: &Event) -> bool {
 /// Sends an event as the user: a message, or a change of the agent's state. Runs the conversation.
 #[utoipa::path(post, path = "/api/conversations/{id}/events",
     params(("id" = ConversationId, Path, description = "The conversation")),
-    request_body(content = Object, description = "`action` and `args`, as in V0's events"),
+    request_body(content = Object, description = "`action` and `args`, as in V0's events. A decision names its action with \
+        `args.action_id`; without it, it counts for the action that awaits confirmation since a second or longer"),
     responses((status = 200, description = "It is stored", body = Success)))]
 pub(super) async fn append(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     JsonBody(event): JsonBody<Value>,
 ) -> Result<Json<Success>, ApiError> {
-    apply_user_event(&state, &id, event).await?;
+    UserEvent::parse(event)?.apply(&state, &id).await?;
     Ok(Json(Success::REPLY))
 }
 
@@ -191,26 +187,60 @@ pub(super) async fn message(
     Ok(Json(Success::REPLY))
 }
 
-/// Applies an event that a client sends as the user: a message, or a change of the agent's state.
-pub(crate) async fn apply_user_event(
-    state: &ServerState,
-    id: &ConversationId,
-    event: Value,
-) -> Result<(), ApiError> {
-    match parse_action(event)? {
-        Action::Message(message) => {
-            let MessageAction { content, image_urls, file_urls, .. } = message;
-            let message = MessageAction { content, image_urls, file_urls, ..MessageAction::default() };
-            send_message(state, id, message).await
-        }
-        Action::ChangeAgentState(change) => {
-            let agent_state = change.agent_state;
-            if !REQUESTED_STATES.contains(&agent_state) {
-                return Err(ApiError::invalid("args.agent_state", "not a state that a user can request"));
+/// An event that a client sends as the user.
+pub(crate) enum UserEvent {
+    Message(MessageAction),
+    ChangeState(AgentState),
+    Decision {
+        /// The action that the decision is about. `None` from clients of V0, whose events do not name it.
+        action: Option<EventId>,
+        decision: UserDecision,
+    },
+}
+
+impl UserEvent {
+    pub(crate) fn parse(event: Value) -> Result<Self, ApiError> {
+        let action_id = event.pointer("/args/action_id").filter(|id| !id.is_null()).cloned();
+        match parse_action(event)? {
+            Action::Message(message) => {
+                let MessageAction { content, image_urls, file_urls, .. } = message;
+                Ok(Self::Message(MessageAction {
+                    content,
+                    image_urls,
+                    file_urls,
+                    ..MessageAction::default()
+                }))
             }
-            Ok(state.conversations.change_agent_state(id, agent_state).await?)
+            Action::ChangeAgentState(change) => {
+                let decision = match change.agent_state {
+                    AgentState::UserConfirmed => UserDecision::Approve,
+                    AgentState::UserRejected => UserDecision::Reject(String::new()),
+                    state if REQUESTED_STATES.contains(&state) => return Ok(Self::ChangeState(state)),
+                    _ => {
+                        return Err(ApiError::invalid(
+                            "args.agent_state",
+                            "not a state that a user can request",
+                        ));
+                    }
+                };
+                let action = action_id.map(serde_json::from_value).transpose();
+                let action = action.map_err(|error| ApiError::invalid("args.action_id", error))?;
+                Ok(Self::Decision { action, decision })
+            }
+            _ => Err(ApiError::invalid("action", "a user sends only message and change_agent_state")),
         }
-        _ => Err(ApiError::invalid("action", "a user sends only message and change_agent_state")),
+    }
+
+    pub(crate) async fn apply(self, state: &ServerState, id: &ConversationId) -> Result<(), ApiError> {
+        match self {
+            Self::Message(message) => send_message(state, id, message).await,
+            Self::ChangeState(agent_state) => {
+                Ok(state.conversations.change_agent_state(id, agent_state).await?)
+            }
+            Self::Decision { action, decision } => {
+                Ok(state.conversations.decide(id, action, decision).await?)
+            }
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
     paced_body, page, rate_limit, request_log, socket_io, socket_sessions, stream,
 };
 
-pub(crate) use events::apply_user_event;
+pub(crate) use events::UserEvent;
 
 /// Maximum size of a body: a message with pictures, or a trajectory.
 const MAX_BODY_BYTES: usize = 32 << 20;

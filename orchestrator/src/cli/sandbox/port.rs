@@ -24,7 +24,7 @@ const MAX_CONNECTIONS: usize = 200;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints the address of each port and forwards until ^C. Without BIND, only this machine can connect. The sandbox needs no
+Prints the address of each port, and one for browsers, and forwards until ^C. Without BIND, only this machine can connect. The sandbox needs no
 network. Without ports, lists those with a listener in the sandbox.
 Examples:
   glovebox sandbox port box                   list ports with a listener
@@ -107,8 +107,17 @@ async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Finished)
 }
 
+/// Returns a name of this machine for the sandbox alone. Browsers would send the cookies of other programs of this machine to
+/// `127.0.0.1`, among them sessions of `glovebox serve`.
+fn browser_host(sandbox: &str) -> String {
+    let label = sandbox.to_ascii_lowercase().replace(|char: char| !char.is_ascii_alphanumeric(), "-");
+    let label = label.trim_matches('-').chars().take(63).collect::<String>();
+    format!("{}.localhost", if label.is_empty() { "sandbox" } else { &label })
+}
+
 /// Forwards until the sandbox is lost, which is an error.
 async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyhow::Result<Exit> {
+    let name = arguments.sandbox.name.as_str();
     let mut listeners = Vec::new();
     for Forward { host, sandbox } in &arguments.ports {
         let listener = TcpListener::bind(host)
@@ -126,7 +135,11 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut serving = JoinSet::new();
     for (inside, listener) in listeners {
-        print::line(&listener.local_addr()?.to_string())?;
+        let address = listener.local_addr()?;
+        print::line(&address.to_string())?;
+        if address.ip().is_loopback() {
+            print::note(&format!("in a browser: http://{}:{}", browser_host(name), address.port()));
+        }
         serving.spawn(serve(Arc::clone(sandbox), inside, listener, Arc::clone(&permits)));
     }
     match serving.join_next().await {
@@ -186,7 +199,18 @@ async fn forward_connection(
 
 #[cfg(test)]
 mod tests {
-    use super::Forward;
+    use super::{Forward, browser_host};
+
+    #[test]
+    fn sandbox_has_a_host_of_its_own_in_browsers() {
+        for (name, host) in [
+            ("box", "box.localhost"),
+            ("My_box.2", "my-box-2.localhost"),
+            ("-é-", "sandbox.localhost"),
+        ] {
+            assert_eq!(browser_host(name), host);
+        }
+    }
 
     #[test]
     fn port_syntax_is_that_of_docker_and_ssh() {
