@@ -29,7 +29,7 @@ pub(super) struct RuntimeChoice {
 pub(super) struct SandboxChoice {
     /// Name of the sandbox.
     #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
-    name: SandboxName,
+    pub(super) name: SandboxName,
 
     #[command(flatten)]
     runtime: RuntimeChoice,

@@ -24,8 +24,8 @@ const MAX_CONNECTIONS: usize = 200;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints the address of each port, and one for browsers, and forwards until ^C. Without BIND, only this machine can connect. The sandbox needs no
-network. Without ports, lists those with a listener in the sandbox.
+Prints the address of each port and a URL for browsers, and forwards until ^C. Without BIND, only this machine can connect. The
+sandbox needs no network. Without ports, lists those with a listener in the sandbox.
 Examples:
   glovebox sandbox port box                   list ports with a listener
   glovebox sandbox port box 8080              127.0.0.1:8080 to port 8080
@@ -117,7 +117,7 @@ fn browser_host(sandbox: &str) -> String {
 
 /// Forwards until the sandbox is lost, which is an error.
 async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyhow::Result<Exit> {
-    let name = arguments.sandbox.name.as_str();
+    let name = arguments.sandbox.name.conversation().to_string();
     let mut listeners = Vec::new();
     for Forward { host, sandbox } in &arguments.ports {
         let listener = TcpListener::bind(host)
@@ -138,7 +138,7 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
         let address = listener.local_addr()?;
         print::line(&address.to_string())?;
         if address.ip().is_loopback() {
-            print::note(&format!("in a browser: http://{}:{}", browser_host(name), address.port()));
+            print::note(&format!("in a browser: http://{}:{}\n", browser_host(&name), address.port()));
         }
         serving.spawn(serve(Arc::clone(sandbox), inside, listener, Arc::clone(&permits)));
     }
@@ -203,11 +203,9 @@ mod tests {
 
     #[test]
     fn sandbox_has_a_host_of_its_own_in_browsers() {
-        for (name, host) in [
-            ("box", "box.localhost"),
-            ("My_box.2", "my-box-2.localhost"),
-            ("-é-", "sandbox.localhost"),
-        ] {
+        for (name, host) in
+            [("box", "box.localhost"), ("My_box.2", "my-box-2.localhost"), ("-é-", "sandbox.localhost")]
+        {
             assert_eq!(browser_host(name), host);
         }
     }
