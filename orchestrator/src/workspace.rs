@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use protocol::ConversationId;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
+use protocol::{ConversationId, UserId};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::compose::StateDir;
@@ -41,16 +41,14 @@ impl WorkspaceFolder {
     ) -> anyhow::Result<Self> {
         let is_elsewhere = config.runtime.is_on_other_machine();
         let configured = config.workspace.base.as_deref().filter(|_| !is_elsewhere);
-        if let (None, Some(path)) = (named, configured) {
-            // V0 creates the configured folder too.
-            let unusable =
-                |error| UsageError(format!("cannot create the folder {}: {error}", path.display()));
-            std::fs::create_dir_all(path).map_err(unusable)?;
-        }
-        match named.or(configured) {
-            Some(path) => Self::named(config, path),
-            None if is_elsewhere => Ok(Self::Ephemeral),
-            None => Ok(Self::Local(state_dir.workspace(conversation)?)),
+        match (named, configured) {
+            (Some(path), _) => Self::named(config, path),
+            (None, Some(path)) => {
+                let path = create_configured(path, config.workspace.user.as_ref())?;
+                Self::named(config, &path)
+            }
+            (None, None) if is_elsewhere => Ok(Self::Ephemeral),
+            (None, None) => Ok(Self::Local(state_dir.workspace(conversation)?)),
         }
     }
 
@@ -99,6 +97,21 @@ pub(crate) fn locate_copied(
     if let Some(own) = state_dir.workspace_in_log(conversation, named) {
         started.workspace = Some(own.to_string_lossy().into_owned());
     }
+}
+
+/// Creates the configured folder, as V0 does, and below it that of a user: users must not see each other's files.
+fn create_configured(base: &Path, user: Option<&UserId>) -> anyhow::Result<PathBuf> {
+    let create = |path: &Path| {
+        let unusable = |error| UsageError(format!("cannot create the folder {}: {error}", path.display()));
+        std::fs::create_dir_all(path).map_err(unusable)
+    };
+    create(base)?;
+    let Some(user) = user else { return Ok(base.to_owned()) };
+    let folder = base.canonicalize()?.join(user.as_str());
+    create(&folder)?;
+    // An agent of the operator may have put a link there.
+    check_not_replaced("workspace", &folder)?;
+    Ok(folder)
 }
 
 /// The absolute path of a folder that the user named.
@@ -313,6 +326,27 @@ mod tests {
 
     fn here(path: &Path) -> WorkspaceFolder {
         WorkspaceFolder::Local(path.to_owned())
+    }
+
+    #[test]
+    fn user_of_a_server_works_below_the_configured_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap().join("base");
+        let mut config = config(None, &format!("[core]\nworkspace_base = '{}'\n", base.display()));
+        let state_dir = StateDir::open(&folder.path().join("state")).unwrap();
+        let mut choose = |user: Option<&str>| {
+            config.workspace.user = user.map(|user| user.parse().unwrap());
+            let id = "conversation".parse().unwrap();
+            WorkspaceFolder::choose(&config, &state_dir, &id, None)?.for_log().map_err(anyhow::Error::from)
+        };
+        let text = |path: PathBuf| Some(path.to_str().unwrap().to_owned());
+        assert_eq!(choose(None).unwrap(), text(base.clone()));
+        assert_eq!(choose(Some("ada")).unwrap(), text(base.join("ada")));
+        assert!(base.join("ada").is_dir());
+        // Made by an agent of the operator.
+        std::os::unix::fs::symlink("/etc", base.join("ben")).unwrap();
+        let error = choose(Some("ben")).unwrap_err().to_string();
+        assert!(error.contains("replaced by a link"), "{error}");
     }
 
     #[test]

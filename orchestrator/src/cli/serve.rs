@@ -141,7 +141,7 @@ const BUILT_IN_AGENTS: [&str; 4] = [
 
 pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     if arguments.backend.directory.is_some() {
-        let text = "--directory is for one conversation: set workspace_base in [core] for all of the server";
+        let text = "--directory is for one conversation: on a server, each has a folder of its own";
         return Err(UsageError(text.to_owned()).into());
     }
     let inherited = systemd::inherited_socket()?;

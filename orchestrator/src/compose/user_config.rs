@@ -115,6 +115,7 @@ impl UserConfigs {
         let mut config = self.agents.get(agent).ok_or_else(unknown)?.clone();
         if owner.is_some() {
             sharing::remove_private(&mut config);
+            config.workspace.user = owner.cloned();
         }
         let settings = profile.settings.clone().unwrap_or_default();
         self.choose_model(&mut config, &settings, stored_model)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use protocol::UserId;
 use secrecy::SecretString;
 
 use super::host::{expand_home, variable};
@@ -23,6 +24,8 @@ pub(crate) fn token_variable(host: &str) -> Option<&'static str> {
 pub(crate) struct WorkspaceSettings {
     /// Folder to work in if the command line names none. `None` for a new one per conversation.
     pub base: Option<PathBuf>,
+    /// The user of a server whose folder below `base` it is. `None` for the operator, who works in `base` itself.
+    pub user: Option<UserId>,
     /// Repository to clone, as the user wrote it. A URL may hold credentials.
     pub selected_repository: Option<SecretString>,
     /// Tokens for repositories, or `USER:TOKEN`, by host.
@@ -51,6 +54,7 @@ impl WorkspaceSettings {
         let selected = selected.or_else(|| settings.text("sandbox", "selected_repo"));
         Ok(Self {
             base: base.map(|path| expand_home(path, environment)).transpose()?,
+            user: None,
             selected_repository: selected.map(SecretString::from),
             git_tokens: GIT_TOKENS
                 .iter()

@@ -103,6 +103,7 @@ fn visit_workspace(settings: &mut WorkspaceSettings, is_kept: &mut dyn FnMut(&st
         git_user_email,
         selected_repository,
         base: _,
+        user: _,
         init_git: _,
     } = settings;
     git_tokens.retain(|host, _| is_kept(token_variable(host).unwrap_or(host)));
