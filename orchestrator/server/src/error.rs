@@ -15,6 +15,7 @@ use git_providers::{GitError, RequestError};
 use http::{HeaderValue, StatusCode, header};
 use protocol::client_api::ErrorBody;
 use rustix::io::Errno;
+use serde_json::Value;
 
 use crate::audit::WrongKey;
 
@@ -79,6 +80,9 @@ pub(crate) enum ApiError {
     Git(#[from] GitError),
     #[error("model: must be one of GET /v1/models")]
     UnknownModel,
+    /// A value that cannot be parsed, with its location in V0's form.
+    #[error("{field}: {problem}")]
+    Malformed { field: String, problem: String, location: Vec<Value> },
     #[error("{reason}")]
     UnfinishedTurn { code: &'static str, reason: String },
 }
@@ -86,6 +90,14 @@ pub(crate) enum ApiError {
 impl ApiError {
     pub(crate) fn invalid(field: impl Into<String>, problem: impl std::fmt::Display) -> Self {
         Self::Invalid { field: field.into(), problem: problem.to_string() }
+    }
+
+    /// Returns an error without V0's status, for routes that are not V0's.
+    pub(crate) fn without_location(self) -> Self {
+        match self {
+            Self::Malformed { field, problem, .. } => Self::Invalid { field, problem },
+            error => error,
+        }
     }
 
     /// The status, and the code of V0's message.
@@ -123,6 +135,8 @@ impl ApiError {
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "API$NO_METHOD"),
             Self::TooManyActions => (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY"),
             Self::Invalid { .. } => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),
+            // As in V0.
+            Self::Malformed { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "API$INVALID_REQUEST"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "API$BODY_TOO_LARGE"),
             Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "API$BODY_TOO_SLOW"),
             Self::Profile(error) => match error {
@@ -202,7 +216,7 @@ impl ApiError {
     /// The message for the client. The cause of an internal error is only logged.
     pub(crate) fn to_body(&self) -> ErrorBody {
         let field = match self {
-            Self::Invalid { field, .. } => Some(field.clone()),
+            Self::Invalid { field, .. } | Self::Malformed { field, .. } => Some(field.clone()),
             Self::UnknownModel => Some("model".to_owned()),
             Self::Profile(ProfileError::Invalid(invalid)) => Some(invalid.field.to_owned()),
             _ => None,
@@ -220,6 +234,7 @@ impl ApiError {
         };
         let body = ErrorBody::new(code, message, field);
         match self {
+            Self::Malformed { location, .. } => body.with_location(location.clone()),
             // V0's page shows what to do when it finds this text.
             Self::Workspace(WorkspaceError::NoRepository) => body.with_v0_error("Not a git repository"),
             _ => body,

@@ -10,6 +10,8 @@ use http::StatusCode;
 use http::request::Parts;
 use protocol::ConversationId;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::Segment;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::ApiError;
@@ -75,9 +77,8 @@ pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiErr
 }
 
 /// Parses a JSON value. `whole` is its name in errors.
-pub(crate) fn parse_value<T: DeserializeOwned>(value: serde_json::Value, whole: &str) -> Result<T, ApiError> {
-    serde_path_to_error::deserialize(value)
-        .map_err(|error| ApiError::invalid(field_name(error.path(), whole), error.inner()))
+pub(crate) fn parse_value<T: DeserializeOwned>(value: Value, whole: &str) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(value).map_err(|error| malformed(error.path(), whole, error.inner()))
 }
 
 /// Parses a JSON object. An empty body is `{}`.
@@ -85,12 +86,12 @@ pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     // Serde would accept an array of the fields' values too.
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(ApiError::invalid("body", "must be a JSON object"));
+        return Err(malformed_body("must be a JSON object"));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| ApiError::invalid(field_name(error.path(), "body"), describe(error.inner())))?;
-    deserializer.end().map_err(|error| ApiError::invalid("body", describe(&error)))?;
+        .map_err(|error| malformed(error.path(), "body", describe(error.inner())))?;
+    deserializer.end().map_err(|error| malformed_body(describe(&error)))?;
     Ok(value)
 }
 
@@ -115,8 +116,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
 /// Parses URL-encoded pairs. `whole` is their name in errors.
 fn parse_pairs<T: DeserializeOwned>(text: &[u8], whole: &str) -> Result<T, ApiError> {
     let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text));
-    serde_path_to_error::deserialize(pairs)
-        .map_err(|error| ApiError::invalid(field_name(error.path(), whole), error.inner()))
+    serde_path_to_error::deserialize(pairs).map_err(|error| malformed(error.path(), whole, error.inner()))
 }
 
 impl FromRequestParts<Arc<ServerState>> for ConversationPath {
@@ -157,12 +157,28 @@ pub(crate) fn parse_id(part: &str) -> Option<ConversationId> {
     percent_encoding::percent_decode_str(part).decode_utf8().ok()?.parse().ok()
 }
 
-/// Returns the field that an error is about, or the name of the whole.
-fn field_name(path: &serde_path_to_error::Path, whole: &str) -> String {
-    match path.to_string() {
+/// Returns the error of a value that cannot be parsed. Its field is the name of the whole if it is about all of it.
+fn malformed(path: &serde_path_to_error::Path, whole: &str, problem: impl std::fmt::Display) -> ApiError {
+    let field = match path.to_string() {
         // Of the whole, or unknown because the text ends too early.
         field if [".", "?"].contains(&field.as_str()) => whole.to_owned(),
         field => field,
+    };
+    let segments = path.iter().filter_map(|segment| match segment {
+        Segment::Seq { index } => Some(Value::from(*index)),
+        Segment::Map { key } | Segment::Enum { variant: key } => Some(Value::from(key.as_str())),
+        Segment::Unknown => None,
+    });
+    let location = std::iter::once(whole.into()).chain(segments).collect();
+    ApiError::Malformed { field, problem: problem.to_string(), location }
+}
+
+/// Returns the error of a body that is no JSON object.
+fn malformed_body(problem: impl std::fmt::Display) -> ApiError {
+    ApiError::Malformed {
+        field: "body".to_owned(),
+        problem: problem.to_string(),
+        location: vec!["body".into()],
     }
 }
 

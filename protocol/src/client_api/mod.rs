@@ -13,7 +13,7 @@ pub use conversation::{
     ConversationRuntimeStatus, ConversationState, CreateMicroagent, EditorUrl, FeedbackReply,
     NewConversation, StartConversation, Success, TitleChange, TrajectoryExport, WebHosts,
 };
-pub use error::ErrorBody;
+pub use error::{ErrorBody, ErrorDetail, RequestProblem};
 pub use event_page::{EventPage, EventQuery};
 pub use settings::{
     GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList, SecretUpdate, UserSettings,

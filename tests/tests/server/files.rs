@@ -168,7 +168,7 @@ async fn text_is_shown_and_other_files_are_rejected() {
         assert_eq!((is.as_u16(), &body["msg_id"]), (status, &json!(code)), "{name}: {body}");
         assert!(body["error"].is_string());
     }
-    assert_eq!(workspace.get("select-file", &[]).await.0, 400);
+    assert_eq!(workspace.get("select-file", &[]).await.0, 422);
 }
 
 #[tokio::test]

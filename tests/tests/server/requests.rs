@@ -56,33 +56,42 @@ async fn other_page_cannot_use_up_failed_attempts() {
 async fn malformed_requests_name_their_field() {
     let home = Home::new();
     let server = start(&home);
-    let cases: [(&str, Value, &str); 6] = [
-        ("/api/conversations", json!({"unknown": 1}), "unknown"),
-        ("/api/conversations", json!({"initial_user_msg": 1}), "initial_user_msg"),
-        ("/api/conversations", json!({"replay_json": "{"}), "replay_json"),
-        ("/api/conversations", json!({"image_urls": ["data:,"]}), "image_urls"),
-        ("/api/conversations", json!({"mcp_config": {}}), "mcp_config"),
-        ("/api/conversations", json!([]), "body"),
+    let cases: [(Value, &str, u16); 7] = [
+        // As in V0, what cannot be parsed is 422.
+        (json!({"unknown": 1}), "unknown", 422),
+        (json!({"initial_user_msg": 1}), "initial_user_msg", 422),
+        (json!({"image_urls": ["data:,", 1]}), "image_urls[1]", 422),
+        (json!({"replay_json": "{"}), "replay_json", 400),
+        (json!({"image_urls": ["data:,"]}), "image_urls", 400),
+        (json!({"mcp_config": {}}), "mcp_config", 400),
+        (json!([]), "body", 422),
     ];
-    for (path, body, field) in cases {
-        let (status, response) = server.send(Method::POST, path, Some(&body)).await;
-        assert_eq!((status.as_u16(), &response["field"]), (400, &json!(field)), "{body}: {response}");
+    for (body, field, expected) in cases {
+        let (status, response) = server.send(Method::POST, "/api/conversations", Some(&body)).await;
+        assert_eq!((status.as_u16(), &response["field"]), (expected, &json!(field)), "{body}: {response}");
     }
+    let (_, response) =
+        server.send(Method::POST, "/api/conversations", Some(&json!({"image_urls": ["", 1]}))).await;
+    let problem = &response["detail"][0];
+    assert_eq!(problem["loc"], json!(["body", "image_urls", 1]), "{response}");
+    assert!(problem["msg"].is_string() && problem["type"].is_string(), "{response}");
     let unfinished = server.request(Method::POST, "/api/conversations").body("{").send().await.unwrap();
     let response: Value = serde_json::from_str(&unfinished.text().await.unwrap()).unwrap();
     assert_eq!(response["field"], "body", "{response}");
     let id = server.create("Finish.").await;
-    for (query, field) in [
-        ("reverse=maybe", "reverse"),
-        ("start_date=tomorrow", "start_date"),
-        ("limit=101", "limit"),
-        ("limit=x", "limit"),
-        ("source=nobody", "source"),
-        ("start_id=-1", "start_id"),
+    for (query, field, expected) in [
+        ("reverse=maybe", "reverse", 422),
+        ("start_date=tomorrow", "start_date", 400),
+        ("limit=101", "limit", 400),
+        ("limit=x", "limit", 422),
+        ("source=nobody", "source", 400),
+        ("start_id=undefined", "start_id", 422),
+        ("end_id=", "end_id", 422),
+        ("start_id=NaN", "start_id", 422),
     ] {
         let path = format!("/api/conversations/{id}/events?{query}");
         let (status, response) = server.send(Method::GET, &path, None).await;
-        assert_eq!((status.as_u16(), &response["field"]), (400, &json!(field)), "{query}: {response}");
+        assert_eq!((status.as_u16(), &response["field"]), (expected, &json!(field)), "{query}: {response}");
     }
     for event in [
         json!({}),

@@ -60,7 +60,7 @@ async fn stream_has_events_output_and_the_end_of_work() {
     let rest = server_sent_events(&server, &format!("{path}?after={last}")).await;
     let rest: Vec<u64> = rest.iter().filter_map(|message| message["id"].as_str()?.parse().ok()).collect();
     assert_eq!(rest, ids[ids.len() - 2..]);
-    assert_eq!(server.send(Method::GET, &format!("{path}?after=x"), None).await.0, 400);
+    assert_eq!(server.send(Method::GET, &format!("{path}?after=x"), None).await.0, 422);
     assert_eq!(server.send(Method::GET, "/api/v2/conversations/none/stream", None).await.0, 404);
 }
 

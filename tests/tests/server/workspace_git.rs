@@ -228,8 +228,8 @@ async fn prompt_to_remember_quotes_the_conversation() {
         "{prompt}"
     );
     assert_eq!(workspace.get("remember-prompt", &[("event_id", "1000000")]).await.0, 404);
-    assert_eq!(workspace.get("remember-prompt", &[("event_id", "x")]).await.0, 400);
-    assert_eq!(workspace.get("remember-prompt", &[]).await.0, 400);
+    assert_eq!(workspace.get("remember-prompt", &[("event_id", "x")]).await.0, 422);
+    assert_eq!(workspace.get("remember-prompt", &[]).await.0, 422);
     // Nothing was appended.
     let after = workspace.server.wait_for_event(&workspace.id, |_| true).await;
     assert_eq!(after.len(), events.len());

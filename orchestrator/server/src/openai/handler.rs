@@ -55,7 +55,7 @@ pub(crate) async fn chat_completions(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = read_body(request).await?;
-    let chat: ChatRequest = parse_json(&body)?;
+    let chat: ChatRequest = parse_json(&body).map_err(ApiError::without_location)?;
     let Some(id) = find_conversation(&chat, &parts.headers)? else {
         return complete(state, caller, &chat, None).await;
     };
