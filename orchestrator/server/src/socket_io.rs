@@ -7,8 +7,7 @@ use accounts::Caller;
 use conversations::{ConversationUpdate, ConversationsError, EventStream, MIN_QUESTION_AGE};
 use http::StatusCode;
 use protocol::action::ConfirmationState;
-use protocol::{Action, ConversationId, Event, EventBody, EventId, Observation, ObservationKind, Record};
-use serde::Deserialize;
+use protocol::{Action, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use socketioxide::extract::{AckSender, SocketRef, TryData};
@@ -39,14 +38,6 @@ const MAX_QUEUED_ACTIONS: usize = 64;
 
 /// The path of all requests of sockets.
 pub(crate) const PATH: &str = "/socket.io";
-
-/// The parameters of a connection.
-#[derive(Debug, Deserialize)]
-struct ConnectQuery {
-    conversation_id: Option<String>,
-    #[serde(default)]
-    latest_event_id: Option<i64>,
-}
 
 /// The question that a client has been sent last: the action that awaits confirmation, and when it was sent. V0's decisions name no
 /// action: they are about this one.
@@ -105,13 +96,16 @@ async fn check(
 ) -> Result<(Caller, ConversationId, EventStream), ApiError> {
     let caller = socket.req_parts().extensions.get::<Caller>().cloned().ok_or(ApiError::NoKey)?;
     let query = socket.req_parts().uri.query().unwrap_or_default();
-    let query: ConnectQuery =
-        serde_urlencoded::from_str(query).map_err(|error| ApiError::invalid("query", error))?;
-    let id = query.conversation_id.unwrap_or_default();
-    let id = id.parse().map_err(|error| ApiError::invalid("conversation_id", error))?;
+    let parameter = |name: &str| {
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        pairs.find(|(other, _)| other == name).map(|(_, value)| value).unwrap_or_default()
+    };
+    let id = parameter("conversation_id").parse();
+    let id = id.map_err(|error| ApiError::invalid("conversation_id", error))?;
     state.authorize(&caller, &id).await?;
-    let from = first_after(query.latest_event_id.unwrap_or(-1));
-    let events = state.conversations.stream(&id, from).await?;
+    // As in V0, whose page sends `undefined` if it has no event.
+    let latest = parameter("latest_event_id").trim().parse().unwrap_or(-1);
+    let events = state.conversations.stream(&id, first_after(latest)).await?;
     Ok((caller, id, events))
 }
 

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(default)]
 pub struct EventQuery {
-    /// The first event.
-    pub start_id: u64,
+    /// The first event. Below 0 is 0.
+    pub start_id: i64,
     /// The last event. `None` for the end of the log.
-    pub end_id: Option<u64>,
+    pub end_id: Option<i64>,
     /// Whether the last event comes first.
     #[serde(deserialize_with = "query_bool")]
     pub reverse: bool,

@@ -93,6 +93,16 @@ async fn malformed_requests_name_their_field() {
         let (status, response) = server.send(Method::GET, &path, None).await;
         assert_eq!((status.as_u16(), &response["field"]), (expected, &json!(field)), "{query}: {response}");
     }
+    let count = async |query: &str| {
+        let page = server.get(&format!("/api/conversations/{id}/events?limit=100&{query}")).await;
+        page["events"].as_array().unwrap().len()
+    };
+    // As in V0, a negative id is the id of no event, and an empty filter is none.
+    let all = count("").await;
+    assert_eq!(count("start_id=-5&source=&start_date=&end_date=&query=&include_types=").await, all);
+    assert_eq!((count("end_id=-1").await, count("end_id=-1&reverse=true").await), (0, 0));
+    let listed = server.get("/api/conversations?page_id=&selected_repository=").await;
+    assert_eq!(listed["results"][0]["conversation_id"], id);
     for event in [
         json!({}),
         json!({"action": "run", "args": {"command": "id"}}),

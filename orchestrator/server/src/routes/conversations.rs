@@ -224,9 +224,12 @@ pub(crate) async fn page(
 async fn selected_page(
     state: &ServerState,
     owner: Option<UserId>,
-    query: ListQuery,
+    mut query: ListQuery,
     predicate: impl Fn(&Selected) -> bool,
 ) -> Result<ConversationPage, ApiError> {
+    // As in V0, an empty filter is none.
+    query.page_id.take_if(|id| id.is_empty());
+    query.selected_repository.take_if(|name| name.is_empty());
     if !(1..=MAX_PAGE_SIZE).contains(&query.limit) {
         return Err(ApiError::invalid("limit", format_args!("must be 1 to {MAX_PAGE_SIZE}")));
     }

@@ -43,11 +43,13 @@ pub(super) async fn page(
 ) -> Result<Json<EventPage>, ApiError> {
     let selection = Selection::new(&query)?;
     let conversations = state.conversations.conversations();
-    let mut end = query.end_id.map_or(u64::MAX, |last| last.saturating_add(1));
+    // As in V0, a negative number is the id of no event.
+    let to_id = |id: i64| u64::try_from(id).unwrap_or(0);
+    let mut end = query.end_id.map_or(u64::MAX, |last| to_id(last.saturating_add(1)));
     if query.reverse {
         end = end.min(conversations.event_count(&id).await?);
     }
-    let (mut events, mut range) = (Vec::new(), query.start_id..end);
+    let (mut events, mut range) = (Vec::new(), to_id(query.start_id)..end);
     let mut is_known = query.reverse;
     // Most pages select all events. Those that do not read on in larger steps.
     let mut read_size = MAX_READ_SIZE.min(query.limit as u64 + 1);
@@ -116,22 +118,24 @@ impl<'a> Selection<'a> {
             "environment" => Ok(EventSource::Environment),
             _ => Err(ApiError::invalid("source", "must be agent, user or environment")),
         };
-        let date = |field, text: &Option<String>| {
+        let date = |field, text: Option<&str>| {
             let to_seconds = |text| clock::parse_time(text).map_err(|error| ApiError::invalid(field, error));
-            text.as_deref().map(to_seconds).transpose()
+            text.map(to_seconds).transpose()
         };
         let types = |text: &'a Option<String>| -> Vec<&'a str> {
             let names = text.iter().flat_map(|text| text.split(','));
             names.map(str::trim).filter(|name| !name.is_empty()).collect()
         };
+        // As in V0, an empty filter is none.
+        let given = |text: &'a Option<String>| text.as_deref().filter(|text| !text.is_empty());
         Ok(Self {
             query,
             text: query.query.as_ref().map(|text| text.to_lowercase()),
             include_types: types(&query.include_types),
             exclude_types: types(&query.exclude_types),
-            source: query.source.as_deref().map(source).transpose()?,
-            start: date("start_date", &query.start_date)?,
-            end: date("end_date", &query.end_date)?,
+            source: given(&query.source).map(source).transpose()?,
+            start: date("start_date", given(&query.start_date))?,
+            end: date("end_date", given(&query.end_date))?,
         })
     }
 
