@@ -58,6 +58,10 @@ pub(crate) enum ApiError {
     Metrics,
     #[error("there is no such route")]
     NoRoute,
+    #[error("settings can no longer be reset")]
+    RemovedRoute,
+    #[error("security analyzers have no routes")]
+    NoAnalyzerRoutes,
     #[error("the route has no such method")]
     NoMethod,
     #[error("{field}: {problem}")]
@@ -126,7 +130,8 @@ impl ApiError {
             Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
             Self::OtherHost => (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$HOST_UNREACHABLE"),
             Self::StoreUnavailable => STORE_UNAVAILABLE,
-            Self::NoRoute => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
+            Self::NoRoute | Self::NoAnalyzerRoutes => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
+            Self::RemovedRoute => (StatusCode::GONE, "API$REMOVED"),
             Self::NoPortCookie => (StatusCode::UNAUTHORIZED, "AUTH$NO_PORT_COOKIE"),
             Self::ProgramTimeout => (StatusCode::GATEWAY_TIMEOUT, "SANDBOX$TIMEOUT"),
             Self::Program(_) | Self::ProgramProtocol | Self::Port(_) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use accounts::Caller;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use http::StatusCode;
 use http::request::Parts;
 use protocol::ConversationId;
@@ -123,9 +123,11 @@ impl FromRequestParts<Arc<ServerState>> for ConversationPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &Arc<ServerState>) -> Result<Self, ApiError> {
-        let path = axum::extract::Path::<String>::from_request_parts(parts, state).await;
-        let id = path.map_err(|error| ApiError::invalid("conversation_id", error))?.0;
-        let id = id.parse().map_err(|error| ApiError::invalid("conversation_id", error))?;
+        let parameters = RawPathParams::from_request_parts(parts, state).await;
+        let parameters = parameters.map_err(|error| ApiError::invalid("conversation_id", error))?;
+        let id = parameters.iter().find_map(|(name, value)| (name == "id").then_some(value));
+        let id = id.unwrap_or_default().parse();
+        let id = id.map_err(|error| ApiError::invalid("conversation_id", error))?;
         let RequestCaller(caller) = RequestCaller::from_request_parts(parts, state).await?;
         state.authorize(&caller, &id).await?;
         Ok(Self(id))

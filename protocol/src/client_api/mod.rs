@@ -16,8 +16,8 @@ pub use conversation::{
 pub use error::{ErrorBody, ErrorDetail, RequestProblem};
 pub use event_page::{EventPage, EventQuery};
 pub use settings::{
-    GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList, SecretUpdate, UserSettings,
-    UserSettingsInfo,
+    EmptySecretsStore, GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList, SecretUpdate,
+    UserSettings, UserSettingsInfo,
 };
 pub use workspace::{
     ExperimentConfig, FileChangeInfo, FileContent, FileDiff, MicroagentInfo, MicroagentInput, MicroagentKind,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::git::GitProvider;
+use crate::lenient::null_is_default;
 
 /// The settings of a user, with V0's names. A field that is `None` leaves the choice to the server, except for keys in a
 /// response, which are always `None`.
@@ -39,11 +40,17 @@ pub struct UserSettings {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>, default = true))]
     pub enable_default_condenser: bool,
     /// Whether the web page plays sounds.
-    pub enable_sound_notifications: Option<bool>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>, default = false))]
+    pub enable_sound_notifications: bool,
     /// Whether the web page suggests tasks.
-    pub enable_proactive_conversation_starters: Option<bool>,
+    #[serde(default = "default_true", deserialize_with = "deserialize_true")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>, default = true))]
+    pub enable_proactive_conversation_starters: bool,
     /// Whether the web page estimates the difficulty of tasks.
-    pub enable_solvability_analysis: Option<bool>,
+    #[serde(default = "default_true", deserialize_with = "deserialize_true")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>, default = true))]
+    pub enable_solvability_analysis: bool,
     /// Whether the user consents to analytics. `None` if the user has not been asked.
     pub user_consents_to_analytics: Option<bool>,
     /// Image that a sandbox's image is built from. Without effect.
@@ -86,9 +93,9 @@ impl Default for UserSettings {
             llm_base_url: None,
             remote_runtime_resource_factor: None,
             enable_default_condenser: true,
-            enable_sound_notifications: None,
-            enable_proactive_conversation_starters: None,
-            enable_solvability_analysis: None,
+            enable_sound_notifications: false,
+            enable_proactive_conversation_starters: true,
+            enable_solvability_analysis: true,
             user_consents_to_analytics: None,
             sandbox_base_container_image: None,
             sandbox_runtime_container_image: None,
@@ -117,6 +124,20 @@ pub struct UserSettingsInfo {
     pub llm_api_key_set: bool,
     /// Whether `search_api_key` is stored.
     pub search_api_key_set: bool,
+    /// V0's field that its settings no longer use.
+    pub secrets_store: EmptySecretsStore,
+    /// Always `None`: addresses are not verified.
+    pub email_verified: Option<bool>,
+    /// Always `None`: V1's API is not served.
+    pub v1_enabled: Option<bool>,
+}
+
+/// V0's store of secrets in the settings, which is always empty.
+#[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EmptySecretsStore {
+    provider_tokens: BTreeMap<String, String>,
+    custom_secrets: BTreeMap<String, String>,
 }
 
 /// A request to store tokens of git providers.
@@ -232,10 +253,24 @@ mod tests {
             provider_tokens_set: BTreeMap::from([(GitProvider::GitHub, None)]),
             llm_api_key_set: true,
             search_api_key_set: true,
+            secrets_store: EmptySecretsStore::default(),
+            email_verified: None,
+            v1_enabled: None,
         };
         let json = serde_json::to_value(&info).unwrap();
         assert_eq!((&json["llm_api_key"], &json["language"]), (&Value::Null, &json!("en")));
         assert_eq!(json["provider_tokens_set"], json!({"github": null}));
+        // V0's defaults.
+        for (field, value) in [
+            ("enable_sound_notifications", json!(false)),
+            ("enable_proactive_conversation_starters", json!(true)),
+            ("enable_solvability_analysis", json!(true)),
+            ("secrets_store", json!({"provider_tokens": {}, "custom_secrets": {}})),
+            ("email_verified", json!(null)),
+            ("v1_enabled", json!(null)),
+        ] {
+            assert_eq!(json.get(field), Some(&value), "{field}");
+        }
         assert!(!format!("{info:?} {json}").contains("hunter2"));
         let secret: NewSecret = serde_json::from_value(json!({"name": "A", "value": "hunter2"})).unwrap();
         assert!(!format!("{secret:?}").contains("hunter2"));

@@ -124,6 +124,20 @@ async fn malformed_requests_name_their_field() {
     }
 }
 
+#[tokio::test]
+async fn removed_routes_of_v0_are_answered_as_in_v0() {
+    let home = Home::new();
+    let server = start(&home);
+    let (status, body) = server.send(Method::POST, "/api/reset-settings", None).await;
+    assert_eq!((status.as_u16(), body["error"].is_string()), (410, true), "{body}");
+    let id = server.create("Finish.").await;
+    for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
+        let path = format!("/api/conversations/{id}/security/policy");
+        let (status, body) = server.send(method, &path, None).await;
+        assert_eq!((status.as_u16(), body["detail"].is_string()), (404, true), "{body}");
+    }
+}
+
 /// A browser takes a time without a zone for its local time.
 #[tokio::test]
 async fn conversation_without_a_message_has_title_and_zones() {

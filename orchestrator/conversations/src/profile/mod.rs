@@ -17,7 +17,9 @@ use std::sync::Arc;
 use engine::secrets::Secret;
 use protocol::UserId;
 use protocol::client_api::git::GitProvider;
-use protocol::client_api::{GitTokensRequest, NewSecret, SecretUpdate, UserSettings, UserSettingsInfo};
+use protocol::client_api::{
+    EmptySecretsStore, GitTokensRequest, NewSecret, SecretUpdate, UserSettings, UserSettingsInfo,
+};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::host::HostError;
@@ -94,6 +96,9 @@ impl UserProfiles {
             provider_tokens_set: profile.git_tokens.iter().map(host).collect(),
             llm_api_key_set: settings.llm_api_key.is_some(),
             search_api_key_set: settings.search_api_key.is_some(),
+            secrets_store: EmptySecretsStore::default(),
+            email_verified: None,
+            v1_enabled: None,
             settings,
         })
     }

@@ -43,6 +43,7 @@ pub(crate) struct Bytes(Vec<u8>);
         options::config,
         settings::find,
         settings::save,
+        settings::reset,
         settings::add_git_providers,
         settings::unset_provider_tokens,
         secrets::list,

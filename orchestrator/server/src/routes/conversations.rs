@@ -420,6 +420,11 @@ pub(super) async fn experiment_config(
     Ok(Json(false))
 }
 
+/// V0 forwards these requests to an analyzer that has routes. Here none has.
+pub(super) async fn security(_: ConversationPath) -> ApiError {
+    ApiError::NoAnalyzerRoutes
+}
+
 /// Records feedback in the log of the conversation. V0 sends it with the whole conversation to a service of its developers;
 /// this server sends it to no one.
 #[utoipa::path(post, path = "/api/conversations/{id}/submit-feedback",

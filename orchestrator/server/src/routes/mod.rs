@@ -19,7 +19,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use http::{HeaderValue, header};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::map_request_body::MapRequestBodyLayer;
@@ -67,6 +67,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/remember-prompt", get(knowledge::remember_prompt))
         .route("/conversations/{id}/submit-feedback", post(conversations::submit_feedback))
         .route("/conversations/{id}/exp-config", post(conversations::experiment_config))
+        .route("/conversations/{id}/security/{*path}", any(conversations::security))
         .route("/microagent-management/conversations", get(conversations::list_of_microagents))
         .route("/v1/sandboxes", get(sandboxes::find))
         .route("/v2/conversations/{id}/stream", get(stream::stream))

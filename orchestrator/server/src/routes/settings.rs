@@ -18,6 +18,7 @@ pub(super) const MAX_BODY_BYTES: usize = 1 << 20;
 pub(super) fn router() -> Router<Arc<ServerState>> {
     Router::new()
         .route("/settings", get(find).post(save))
+        .route("/reset-settings", post(reset))
         .route("/add-git-providers", post(add_git_providers))
         .route("/unset-provider-tokens", post(unset_provider_tokens))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -46,6 +47,12 @@ pub(super) async fn save(
     let settings: UserSettings = parse_value(body, "body")?;
     state.profiles.save_settings(caller.user.as_ref(), settings, &given).await?;
     Ok(message("Settings stored"))
+}
+
+/// V0 has removed this route too.
+#[utoipa::path(post, path = "/api/reset-settings", responses((status = 410, description = "Always")))]
+pub(super) async fn reset() -> ApiError {
+    ApiError::RemovedRoute
 }
 
 /// Stores tokens of git providers. Those of other providers stay.

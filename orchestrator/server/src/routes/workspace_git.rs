@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use conversations::WorkspaceError;
 use protocol::ConversationId;
 use protocol::client_api::{FileChangeInfo, FileDiff};
 use serde::Deserialize;
@@ -21,7 +22,7 @@ pub(super) struct DiffQuery {
     path: String,
 }
 
-/// Lists the files that differ from the remote branch.
+/// Lists the files that differ from the remote branch. Empty without a repository.
 #[utoipa::path(get, path = "/api/conversations/{id}/git/changes",
     params(("id" = ConversationId, Path, description = "The conversation")),
     responses((status = 200, description = "The changes", body = Vec<FileChangeInfo>)))]
@@ -30,7 +31,11 @@ pub(super) async fn changes(
     ConversationPath(id): ConversationPath,
     _permit: WorkPermit,
 ) -> Result<Json<Vec<FileChangeInfo>>, ApiError> {
-    let changes = workspace(&state, &id).await?.git_changes().await?;
+    let changes = match workspace(&state, &id).await?.git_changes().await {
+        // As in V0.
+        Err(WorkspaceError::NoRepository) => Vec::new(),
+        changes => changes?,
+    };
     let changes =
         changes.into_iter().map(|change| FileChangeInfo { status: change.status, path: change.path });
     Ok(Json(changes.collect()))
