@@ -203,8 +203,9 @@ fn agent_is_notified_once_when_its_sandbox_is_replaced() {
         run(home, "work", &json!([bash("X=1"), finish(), bash("echo ${X:-none}"), finish(), finish()]), 0);
         let resume = ["resume", &latest(home), "-t", "and now?", "--json"];
         let resumed = home.run(&resume).expect(0).events();
-        let [notice] = select_events(&resumed, "observation", "error")[..] else { panic!("{resumed:#?}") };
-        assert_eq!(notice["extras"]["error_id"], "SANDBOX$REPLACED");
+        let [notice] = select_events(&resumed, "observation", "success")[..] else { panic!("{resumed:#?}") };
+        let [message] = select_events(&resumed, "action", "message")[..] else { panic!("{resumed:#?}") };
+        assert!(notice["id"].as_u64() < message["id"].as_u64(), "the agent answers the notice");
         let [ran] = select_events(&resumed, "observation", "run")[..] else { panic!("{resumed:#?}") };
         assert_eq!(ran["content"].as_str().unwrap().trim_end(), "none");
         assert!(notice["id"].as_u64() < ran["cause"].as_u64(), "the notice follows the action");

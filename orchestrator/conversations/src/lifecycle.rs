@@ -95,13 +95,16 @@ impl Conversations {
         let from = stored.state.next_id;
         let needs_resume = stored.needs_resume(&request);
         let options = stored.resume_options(&request, confirmation);
+        let awaits_start = stored.awaits_start(&request);
         let has_input = needs_resume
+            || awaits_start
             || request.loop_recovery.is_some()
             || request.decision.is_some()
             || request.message.is_some();
         match request.loop_recovery {
             Some(recovery) => conversation.recover_from_loop(recovery)?,
             None if needs_resume => conversation.resume(options)?,
+            None if awaits_start => conversation.await_message()?,
             None => {}
         }
         match request.decision {

@@ -43,7 +43,7 @@ pub struct ResumeRequest {
     pub more_iterations: Option<u32>,
     /// Additional budget, in US dollars. If it is `None` and the budget was reached, the initial budget is granted again.
     pub more_budget: Option<f64>,
-    /// Whether an agent that is stopped, paused or has failed remains so.
+    /// Whether an agent that is paused or has failed remains so, and one that is stopped waits for a message.
     pub is_held: bool,
 }
 
@@ -144,6 +144,11 @@ impl StoredConversation {
         let is_held =
             matches!(self.state.agent_state, AgentState::Stopped | AgentState::Error | AgentState::Paused);
         is_held && !request.is_held || request.more_iterations.is_some() || request.more_budget.is_some()
+    }
+
+    /// Whether the agent was stopped, and waits for a message once the conversation is opened.
+    pub(crate) fn awaits_start(&self, request: &ResumeRequest) -> bool {
+        request.is_held && self.state.agent_state == AgentState::Stopped && !self.state.has_pending_actions()
     }
 
     pub(crate) fn resume_options(

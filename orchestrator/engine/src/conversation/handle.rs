@@ -165,6 +165,14 @@ impl Conversation {
         self.send_input(InputKind::UserResume(terms))
     }
 
+    /// Lets an agent that was stopped wait for a message.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn await_message(&self) -> Result<(), ConversationError> {
+        self.send_input(InputKind::UserStart)
+    }
+
     /// Resumes or stops an agent that was stopped in a loop.
     ///
     /// # Errors

@@ -38,6 +38,8 @@ pub enum InputKind {
     UserPause,
     /// The user resumes the agent, possibly with other limits.
     UserResume(ResumeOptions),
+    /// The user opens the conversation again. An agent that was stopped waits for a message.
+    UserStart,
     /// The user resumes or stops an agent that was stopped in a loop.
     UserRecover(LoopRecovery),
     /// The user confirms the action that awaits confirmation.

@@ -41,4 +41,4 @@ pub use state::{
 };
 pub use stuck::{AgentLoop, LoopKind, LoopRecovery, StuckDetector};
 pub use terminal::{INTERRUPTED, NOT_PERFORMED};
-pub use transition::{SANDBOX_REPLACED, transition};
+pub use transition::{is_replacement_notice, transition};

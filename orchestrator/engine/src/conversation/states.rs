@@ -39,6 +39,7 @@ const OCCURRENCES: &[(&str, Occurrence)] = &[
     ("a message", Message),
     ("pause", Pause),
     ("resume", Resume(true)),
+    ("start", Reopen),
     ("stop", Stop),
     ("confirm", Confirm),
     ("reject with a reason", Reject("use rg")),

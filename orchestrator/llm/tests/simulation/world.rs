@@ -9,7 +9,7 @@ use std::time::Duration;
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, DelegateAgent, Prompt, TeamMember};
 use engine::condenser::{Condenser, CondenserConfig};
-use engine::conversation::{Conversation, EngineParts, ResumeOptions, SANDBOX_REPLACED, State};
+use engine::conversation::{Conversation, EngineParts, ResumeOptions, State, is_replacement_notice};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
@@ -19,8 +19,7 @@ use protocol::record::ConversationStarted;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
 use protocol::{
-    Action, ActionId, AgentState, ConversationId, Event, EventBody, EventSource, Observation,
-    ObservationKind, Record,
+    Action, ActionId, AgentState, ConversationId, Event, EventBody, EventSource, Observation, Record,
 };
 
 use super::model::{Histories, Model, ModelProvider, PRICE, SandboxMonitor};
@@ -306,7 +305,7 @@ impl Simulation {
         assert!(log.starts_with(&self.seen), "no event is lost or changed");
         let mut terminal_events: BTreeMap<_, u32> = BTreeMap::new();
         let (mut state, mut cost) = (State::default(), 0.0);
-        let mut unnotified = BTreeSet::new();
+        let (mut unnotified, mut notified_early) = (BTreeSet::new(), BTreeSet::new());
         let start_counts = self.provider.start_counts();
         let mut unconfirmed = BTreeSet::new();
         for (number, event) in log.iter().enumerate() {
@@ -329,10 +328,14 @@ impl Simulation {
                 let is_new = state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
                 let children = state.children.iter().filter(|(_, child)| child.iterations > 0);
                 let agents = children.map(|(id, _)| Some(*id)).chain((state.iterations > 0).then_some(None));
-                unnotified.extend(agents.filter(|_| is_new));
+                unnotified.extend(agents.filter(|agent| is_new && !notified_early.contains(agent)));
+                notified_early.clear();
             } else if is_replacement_notice(event) {
+                // A message without a sandbox follows the notice of the next one.
+                let is_early = state.lease.is_none() && state.latest_boot.is_some();
                 assert!(
-                    unnotified.remove(&event.delegation),
+                    unnotified.remove(&event.delegation)
+                        || is_early && notified_early.insert(event.delegation),
                     "each agent is notified once, and only of a new sandbox"
                 );
             } else if event.llm_metrics.is_some() {
@@ -404,11 +407,6 @@ fn random_condenser(chance: &mut fastrand::Rng) -> CondenserConfig {
         6 => CondenserConfig::Structured { llm_config, keep_first, max_size, max_event_length },
         _ => CondenserConfig::v0_default_with(max_size),
     }
-}
-
-fn is_replacement_notice(event: &Event) -> bool {
-    matches!(&event.body, EventBody::Observation(Observation { kind: ObservationKind::Error(error), .. })
-        if error.error_id == SANDBOX_REPLACED)
 }
 
 /// Returns the result of an action, which depends only on its content, so that it is the same for every process.

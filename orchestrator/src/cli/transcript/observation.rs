@@ -1,6 +1,6 @@
 //! Formats observations.
 
-use engine::conversation::SANDBOX_REPLACED;
+use engine::conversation::is_replacement_notice;
 use protocol::action::TrackedTask;
 use protocol::observation::{RecallObservation, RunIpythonObservation};
 use protocol::{AgentState, Event, Observation, ObservationKind};
@@ -51,8 +51,7 @@ impl Transcript {
                     _ => format!("\n[task {task}: {}]\n", clean(&observation.content)),
                 }
             }
-            // Not a failure: the conversation continues in another sandbox.
-            ObservationKind::Error(error) if error.error_id == SANDBOX_REPLACED => {
+            ObservationKind::Success(_) if is_replacement_notice(event) => {
                 format!("[{}]\n", clean(&observation.content))
             }
             ObservationKind::Error(_) => {

@@ -14,7 +14,7 @@ use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::{Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind, Timestamp};
 
 use super::transition::step::LONG_HISTORY_STEPS;
-use super::{Effect, Input, InputKind, SANDBOX_REPLACED, SetupStep, State, fork, transition};
+use super::{Effect, Input, InputKind, SetupStep, State, fork, is_replacement_notice, transition};
 use crate::testing::timestamp;
 use crate::view::View;
 pub(super) use decision::Decision;
@@ -44,6 +44,7 @@ fn occurrence() -> impl Strategy<Value = Occurrence> {
         1 => Just(Occurrence::Stop),
         1 => Just(Occurrence::Pause),
         1 => any::<bool>().prop_map(Occurrence::Resume),
+        1 => Just(Occurrence::Reopen),
         2 => Just(Occurrence::Confirm),
         1 => Just(Occurrence::Approve),
         1 => Just(Occurrence::TitleRequested),
@@ -252,11 +253,7 @@ fn setup_continues_without_reattaching_when_resumed() {
 
 /// Agents that were notified of a replaced sandbox, in order.
 fn replacement_notices(world: &World) -> Vec<Option<EventId>> {
-    let is_notice = |event: &&Event| {
-        matches!(&event.body, EventBody::Observation(Observation { kind: ObservationKind::Error(error), .. })
-            if error.error_id == SANDBOX_REPLACED)
-    };
-    world.log.iter().filter(is_notice).map(|event| event.delegation).collect()
+    world.log.iter().filter(|event| is_replacement_notice(event)).map(|event| event.delegation).collect()
 }
 
 #[test]
@@ -277,6 +274,8 @@ fn agent_is_notified_once_of_a_replaced_sandbox() {
         world.apply(&occurrence);
     }
     assert_eq!(replacement_notices(&world), [None]);
+    let notice = world.log.iter().find(|event| is_replacement_notice(event)).map(|event| event.id);
+    assert!(notice < world.state.last_user_message, "the agent answers the message");
     let view = View::from_events(world.log.iter().cloned().map(Arc::new).collect());
     let messages = view.messages();
     let notices = messages.iter().filter(|message| format!("{message:?}").contains("replaced by a new one"));

@@ -34,6 +34,8 @@ pub(in crate::conversation) enum Occurrence {
     Stop,
     Pause,
     Resume(bool),
+    /// The user opens the conversation again.
+    Reopen,
     Confirm,
     Approve,
     TitleRequested,
@@ -234,6 +236,7 @@ impl World {
             })),
             Occurrence::Stop => self.apply_input(InputKind::UserStop),
             Occurrence::Pause => self.apply_input(InputKind::UserPause),
+            Occurrence::Reopen => self.apply_input(InputKind::UserStart),
             Occurrence::Resume(extend) => {
                 let max_iterations = extend.then(|| self.state.iterations + 12);
                 let max_budget = extend.then(|| self.state.metrics.accumulated_cost + BUDGET);

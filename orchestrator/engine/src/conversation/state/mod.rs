@@ -4,7 +4,7 @@ mod child;
 mod run;
 mod schedule;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::action::MessageAction;
 use protocol::metrics::Metrics;
@@ -19,6 +19,7 @@ use protocol::{
 use super::setup::{self, Repository, SetupStep, SetupStepResult};
 use super::stuck::AgentLoop;
 use super::terminal::INTERRUPTED;
+use super::transition::is_replacement_notice;
 use crate::clock;
 
 pub use child::{AgentId, ChildAgent};
@@ -54,6 +55,8 @@ pub struct State {
     pub lease: Option<SandboxLeased>,
     /// Boot id of the latest sandbox, which may be gone.
     pub latest_boot: Option<BootId>,
+    /// Agents that know that their sandbox was replaced, or will be.
+    pub notified_of_replacement: BTreeSet<AgentId>,
     /// Number of set-up steps of the workspace that this sandbox has completed.
     pub setup_done: usize,
     /// Number of sandboxes in a row that were lost during their set-up.
@@ -81,6 +84,9 @@ impl State {
     /// Applies the next event of the log.
     pub fn apply(&mut self, event: &Event) {
         self.next_id = event.id.next();
+        if is_replacement_notice(event) {
+            self.notified_of_replacement.insert(event.delegation);
+        }
         if let Some(metrics) = &event.llm_metrics {
             // Condensations and titles have a cost, but are no steps.
             let is_step =
@@ -331,10 +337,12 @@ impl State {
             Record::SandboxLeased(lease) => {
                 self.lease = Some(lease.clone());
                 self.latest_boot = Some(lease.boot_id.clone());
+                self.notified_of_replacement.clear();
                 self.setup_done = 0;
             }
             Record::SandboxReleased(_) => {
                 self.lease = None;
+                self.notified_of_replacement.clear();
                 self.setup_done = 0;
             }
             Record::LimitReached(reached) => self.limit_reached = Some(reached.limit),

@@ -30,8 +30,7 @@ use crate::agent::ModelCall;
 use crate::clock;
 use delegation::TaskOutcome;
 
-/// `error_id` of the notice that the sandbox is not the one that the agent used before.
-pub const SANDBOX_REPLACED: &str = "SANDBOX$REPLACED";
+pub use sandbox::is_replacement_notice;
 
 /// Applies an input. Returns the new state, and the effects in order.
 pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
@@ -81,6 +80,7 @@ impl Transition {
             InputKind::UserStop => self.stop(),
             InputKind::UserPause => self.pause(),
             InputKind::UserResume(terms) => self.resume(terms),
+            InputKind::UserStart => self.await_message(),
             InputKind::UserRecover(recovery) => drop(self.recover_from_loop(recovery)),
             InputKind::UserConfirm { action, and_similar } => self.confirm(action, and_similar),
             InputKind::UserReject { action, reason } => self.reject(action, &reason),
@@ -299,7 +299,10 @@ impl Transition {
         tool_call_metadata: Option<ToolCallMetadata>,
         observation: Observation,
     ) {
-        let mut event = self.event(agent, EventSource::Agent, observation);
+        // As in V0, the source is that of the action.
+        let is_setup = self.state.pending_action(agent).is_some_and(|pending| pending.setup.is_some());
+        let source = if is_setup { EventSource::Environment } else { EventSource::Agent };
+        let mut event = self.event(agent, source, observation);
         event.cause = Some(cause);
         event.tool_call_metadata = tool_call_metadata;
         self.push(event);

@@ -1,9 +1,14 @@
 //! Changes of the sandbox, the set-up of its workspace, and results of actions.
 
-use protocol::record::{EditDrafted, SandboxLeased, SandboxReleased};
-use protocol::{Action, AgentState, EventId, EventSource, Observation, Record};
+use std::collections::BTreeSet;
 
-use super::{AgentId, SANDBOX_REPLACED, Transition};
+use protocol::observation::SuccessObservation;
+use protocol::record::{EditDrafted, SandboxLeased, SandboxReleased};
+use protocol::{
+    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
+};
+
+use super::{AgentId, Transition};
 use crate::conversation::setup::{self, SetupStep, SetupStepResult};
 use crate::conversation::state::{PendingAction, PendingRequest, SandboxConnection};
 use crate::conversation::terminal::{STOPPED, interrupted, not_performed};
@@ -16,19 +21,22 @@ impl Transition {
     pub(super) fn on_sandbox_ready(&mut self, lease: SandboxLeased) {
         if self.state.lease.as_ref() != Some(&lease) {
             let is_new = self.state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
-            let notice = is_new.then(|| replacement_notice(&lease));
+            let notified = self.state.notified_of_replacement.clone();
             self.append(None, EventSource::Environment, Record::from(lease));
-            if let Some(notice) = notice {
-                self.notify_agents(&notice);
+            if is_new {
+                self.report_replacement(&notified);
             }
         }
         self.state.schedule.sandbox = SandboxConnection::Connected;
     }
 
-    /// Notifies all agents that have stepped. The log has the notice, so that it is not repeated after a crash.
-    fn notify_agents(&mut self, notice: &Observation) {
+    /// Reports to the agents that have stepped, and are not notified yet, that their sandbox is gone. The log has the notice, so that it is
+    /// not repeated after a crash.
+    pub(super) fn report_replacement(&mut self, notified: &BTreeSet<AgentId>) {
         for agent in self.state.agents_with_steps().collect::<Vec<_>>() {
-            self.append(agent, EventSource::Environment, notice.clone());
+            if !notified.contains(&agent) {
+                self.append(agent, EventSource::Environment, replacement_notice());
+            }
         }
     }
 
@@ -182,12 +190,16 @@ impl Transition {
     }
 }
 
-/// Notice for agents whose sandbox was replaced.
-fn replacement_notice(lease: &SandboxLeased) -> Observation {
-    let text = format!(
-        "The sandbox was replaced by a new one: the previous shell, processes, Python variables and browser pages are \
-         gone, and so may be files outside of {}.",
-        lease.working_dir
-    );
-    Observation::error(text, SANDBOX_REPLACED)
+/// Notice for agents whose sandbox was replaced. Not an error: V0's page would show it in red.
+fn replacement_notice() -> Observation {
+    let text = "The sandbox was replaced by a new one: the previous shell, processes, Python variables and browser pages are \
+                gone, and so may be files outside of the workspace.";
+    Observation::new(text, SuccessObservation {})
+}
+
+/// Whether an event is the notice that the sandbox is not the one that the agent used before.
+pub fn is_replacement_notice(event: &Event) -> bool {
+    let is_success =
+        matches!(event.body, EventBody::Observation(Observation { kind: ObservationKind::Success(_), .. }));
+    is_success && event.source == EventSource::Environment && event.cause.is_none()
 }

@@ -13,6 +13,10 @@ use crate::security::approval;
 impl Transition {
     pub(super) fn on_user_message(&mut self, message: MessageAction) {
         let content = message.content.clone();
+        if self.state.lease.is_none() && self.state.latest_boot.is_some() {
+            // The agent answers the message, not the notice.
+            self.report_replacement(&self.state.notified_of_replacement.clone());
+        }
         self.append(None, EventSource::User, Action::from(message));
         // Agents of delegated tasks receive the message only this way.
         self.reject_unconfirmed(&format!("The user did not confirm the action, but said: {content}"));
@@ -51,6 +55,13 @@ impl Transition {
             | AgentState::AwaitingUserInput
             | AgentState::AwaitingUserConfirmation => {}
             _ => self.resume_work(),
+        }
+    }
+
+    /// Lets an agent that was stopped wait for a message, unless its action is still being cancelled.
+    pub(super) fn await_message(&mut self) {
+        if self.state.agent_state == AgentState::Stopped && !self.state.has_pending_actions() {
+            self.change_state(AgentState::AwaitingUserInput, "");
         }
     }
 
