@@ -209,11 +209,12 @@ async fn serve(state: Arc<ServerState>, socket: SocketRef) {
         return;
     }
     let question = socket.extensions.get().unwrap_or_default();
-    let _connection = state.connect(&id);
+    let connection = state.connect(&id);
     tokio::select! {
         // The server shuts down, or the client is gone. No packet of a disconnection, after which clients do not connect again: the
         // transport ends.
         () = ended.cancelled() => return,
+        () = connection.stopped() => {}
         () = state.until_revoked(&caller) => fail(&socket, &ApiError::NoKey),
         result = send_events(&state, (&socket, &question), &id, events) => {
             if let Err(error) = result {
@@ -235,6 +236,7 @@ async fn send_events(
 ) -> Result<(), ConversationsError> {
     let stored = state.conversations.conversations().event_count(id).await?;
     let (mut last_state, mut awaiting, mut asked_about) = (None, None, None);
+    let mut has_title = false;
     loop {
         let ConversationUpdate::Event(event) = events.next().await? else { continue };
         let is_replayed = event.id.next().0 < stored;
@@ -260,6 +262,18 @@ async fn send_events(
         {
             question.is_sent(action);
         }
+        if !is_replayed && !has_title && is_user_message(&event) {
+            // The first message is the title until a model has found one.
+            has_title = true;
+            let entry = state.conversations.conversations().entry(id).await?;
+            let title = entry.and_then(|entry| Some(view::conversation_info(state, &entry, None)?.title));
+            let update = title.and_then(|title| title_update(id, &title));
+            if let Some(update) = update
+                && !send(socket, &update).await
+            {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -276,12 +290,7 @@ fn to_message(
     awaits_confirmation: bool,
 ) -> Option<Arc<RawValue>> {
     match &event.body {
-        EventBody::Record(Record::ConversationTitled(titled)) => {
-            let update = json!({
-                "status_update": true, "type": "info", "message": id, "conversation_title": titled.title,
-            });
-            to_raw_value(&update).map(Arc::from).ok()
-        }
+        EventBody::Record(Record::ConversationTitled(titled)) => title_update(id, &titled.title),
         EventBody::Action(Action::Null(_) | Action::Recall(_)) => None,
         EventBody::Observation(Observation {
             kind: ObservationKind::Null(_) | ObservationKind::Recall(_),
@@ -295,6 +304,18 @@ fn to_message(
         }
         _ => state.client_events.json(event),
     }
+}
+
+/// Whether an event is a message of the user to the conversation's own agent.
+fn is_user_message(event: &Event) -> bool {
+    let is_message = matches!(event.body, EventBody::Action(Action::Message(_)));
+    is_message && event.source == EventSource::User && event.delegation.is_none()
+}
+
+/// Returns what tells V0's page a title.
+fn title_update(id: &ConversationId, title: &str) -> Option<Arc<RawValue>> {
+    let update = json!({"status_update": true, "type": "info", "message": id, "conversation_title": title});
+    to_raw_value(&update).map(Arc::from).ok()
 }
 
 /// Whether an event is the action that the user is asked about.

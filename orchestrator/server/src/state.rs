@@ -79,15 +79,30 @@ pub(crate) struct ServerState {
     pub(crate) downloads_by_user: KeyedPermits<UserId>,
     /// See [`WorkPermit`](crate::extract::WorkPermit).
     pub(crate) work_by_user: KeyedPermits<UserId>,
-    /// Number of open streams and sockets of each conversation that has some. A blocking mutex, because it is never held
-    /// across an await.
-    connections: Mutex<BTreeMap<ConversationId, usize>>,
+    /// Open streams and sockets of each conversation that has some. A blocking mutex, because it is never held across an await.
+    connections: Mutex<BTreeMap<ConversationId, OpenConnections>>,
+}
+
+/// Open streams and sockets of a conversation.
+#[derive(Default)]
+struct OpenConnections {
+    count: usize,
+    /// Cancelled when a client stops the conversation.
+    stopped: CancellationToken,
 }
 
 /// Counts a stream as open until it is dropped.
 pub(crate) struct ConnectionGuard {
     state: Arc<ServerState>,
     conversation: ConversationId,
+    stopped: CancellationToken,
+}
+
+impl ConnectionGuard {
+    /// Returns once a client has stopped the conversation.
+    pub(crate) async fn stopped(&self) {
+        self.stopped.cancelled().await;
+    }
 }
 
 impl ServerState {
@@ -182,21 +197,37 @@ impl ServerState {
 
     /// Counts a stream of a conversation.
     pub(crate) fn connect(self: &Arc<Self>, conversation: &ConversationId) -> ConnectionGuard {
-        self.change_connections(|connections| *connections.entry(conversation.clone()).or_default() += 1);
-        ConnectionGuard { state: Arc::clone(self), conversation: conversation.clone() }
+        let stopped = self.change_connections(|connections| {
+            let open = connections.entry(conversation.clone()).or_default();
+            open.count += 1;
+            open.stopped.clone()
+        });
+        ConnectionGuard { state: Arc::clone(self), conversation: conversation.clone(), stopped }
+    }
+
+    /// Disconnects the sockets of a conversation that a client has stopped, as V0 does. Those that connect later stay.
+    pub(crate) fn disconnect_sockets(&self, conversation: &ConversationId) {
+        self.change_connections(|connections| {
+            if let Some(open) = connections.get_mut(conversation) {
+                std::mem::take(&mut open.stopped).cancel();
+            }
+        });
     }
 
     /// Returns the number of open streams and sockets of a conversation.
     pub(crate) fn connection_count(&self, conversation: &ConversationId) -> usize {
-        self.change_connections(|connections| connections.get(conversation).copied().unwrap_or_default())
+        self.change_connections(|connections| connections.get(conversation).map_or(0, |open| open.count))
     }
 
     /// Returns the number of all open streams and sockets.
     pub(crate) fn stream_count(&self) -> usize {
-        self.change_connections(|connections| connections.values().sum())
+        self.change_connections(|connections| connections.values().map(|open| open.count).sum())
     }
 
-    fn change_connections<T>(&self, change: impl FnOnce(&mut BTreeMap<ConversationId, usize>) -> T) -> T {
+    fn change_connections<T>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<ConversationId, OpenConnections>) -> T,
+    ) -> T {
         change(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -204,9 +235,9 @@ impl ServerState {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.state.change_connections(|connections| {
-            if let Some(count) = connections.get_mut(&self.conversation) {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(open) = connections.get_mut(&self.conversation) {
+                open.count -= 1;
+                if open.count == 0 {
                     connections.remove(&self.conversation);
                 }
             }

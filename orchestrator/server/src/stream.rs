@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use conversations::{ConversationUpdate, ConversationsError, EventStream};
 use engine::conversation::LiveUpdate;
 use futures_util::stream::{self, Stream};
-use protocol::{ConversationId, EventId};
+use protocol::{ConversationId, EventBody, EventId, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -179,6 +179,10 @@ fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<StreamM
         |kind, data: Value| Some(StreamMessage { kind, id: None, data: to_raw_value(&data).ok()?.into() });
     match update {
         ConversationUpdate::Event(event) => {
+            if let EventBody::Record(Record::ConversationTitled(titled)) = &event.body {
+                let message = live("title", json!({"title": titled.title}))?;
+                return Some(StreamMessage { id: Some(event.id), ..message });
+            }
             let data = state.client_events.json(&event)?;
             Some(StreamMessage { kind: "event", id: Some(event.id), data })
         }

@@ -269,6 +269,106 @@ async fn decision_counts_for_an_action_that_was_shown() {
     server.terminate();
 }
 
+/// Polls a socket until a text is received. Returns everything received.
+async fn poll_until(server: &HostServer, session: &str, mut received: String, text: &str) -> String {
+    let polling = async {
+        while !received.contains(text) {
+            let request = server.request(Method::GET, session);
+            received += &request.send().await.unwrap().text().await.unwrap();
+        }
+        received
+    };
+    let received = tokio::time::timeout(tests::glovebox::TEST_TIMEOUT, polling).await;
+    received.unwrap_or_else(|_| panic!("{text} is not received"))
+}
+
+/// V0's page shows its old title until it receives another one.
+#[tokio::test]
+async fn socket_and_stream_have_the_title_that_is_found() {
+    let home = Home::new();
+    let agent = home.script(&json!([finish()]));
+    let clerk = json!({"model": "clerk", "responses": [{"text": "Repair the login"}]});
+    let clerk = home.write("clerk.json", clerk.to_string());
+    let config = format!(
+        "[core]\ntitle_llm_config = \"clerk\"\n[llm.clerk]\nmodel = \"scripted:{}\"\n",
+        clerk.display()
+    );
+    home.write(".glovebox/config.toml", config);
+    let server = HostServer::start(&home, &agent, &[]);
+    let created = server.post("/api/conversations", &json!({})).await;
+    let id = created["conversation_id"].as_str().unwrap();
+    server.wait_for_event(id, |event| is_state(event, "awaiting_user_input")).await;
+    let (received, session) = server.connect_socket(&server.key, id).await;
+    server.post(&format!("/api/conversations/{id}/message"), &json!({"message": "fix login"})).await;
+    // The first message is the title until a model has found one.
+    let received = poll_until(&server, &session, received, r#""conversation_title":"fix login""#).await;
+    poll_until(&server, &session, received, r#""conversation_title":"Repair the login""#).await;
+    let path = format!("/api/v2/conversations/{id}/stream");
+    let mut events = tests::server_sent_events::ServerSentEvents::new(
+        server.request(Method::GET, &path).send().await.unwrap(),
+    );
+    while events.next().await["data"]["title"] != "Repair the login" {}
+}
+
+#[tokio::test]
+async fn stop_disconnects_the_sockets_of_its_conversation() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish(), finish()])), &[]);
+    let (id, other) = (server.create("Finish.").await, server.create("Finish.").await);
+    for id in [&id, &other] {
+        server.wait_for_event(id, |event| is_state(event, "finished")).await;
+    }
+    let (received, session) = server.connect_socket(&server.key, &id).await;
+    let received = poll_until(&server, &session, received, "finished").await;
+    let (other_received, other_session) = server.connect_socket(&server.key, &other).await;
+    poll_until(&server, &other_session, other_received, "finished").await;
+    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    // The packet of a disconnection.
+    poll_until(&server, &session, received, "41").await;
+    let count =
+        async |id: &str| server.get(&format!("/api/conversations/{id}")).await["num_connections"].clone();
+    assert_eq!((count(&id).await, count(&other).await), (json!(0), json!(1)));
+}
+
+/// V0's page offers its input again.
+#[tokio::test]
+async fn stopped_conversation_awaits_input_once_it_is_started() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([bash("sleep 60"), {"text": "Again."}])), &[]);
+    let id = server.create("Work.").await;
+    server.wait_for_event(&id, |event| event["action"] == "run").await;
+    let path = format!("/api/conversations/{id}");
+    server.post(&format!("{path}/stop"), &json!({})).await;
+    server.post(&format!("{path}/start"), &json!({"providers_set": []})).await;
+    let events = server.wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
+    let last = events.iter().rfind(|event| event["observation"] == "agent_state_changed").unwrap();
+    assert_eq!(last["extras"]["agent_state"], "awaiting_user_input");
+    server.post(&format!("{path}/message"), &json!({"message": "Go on."})).await;
+    let events = server.wait_for_event(&id, |event| event["args"]["content"] == "Again.").await;
+    // The notice of the new sandbox precedes the message, and V0's page shows it as no error.
+    let position = |is_it: &dyn Fn(&Value) -> bool| events.iter().position(is_it).unwrap();
+    let notice = position(&|event| event["observation"] == "success");
+    assert!(notice < position(&|event| event["args"]["content"] == "Go on."), "{events:#?}");
+    server.terminate();
+}
+
+/// As in V0, whose page sends `undefined` if it has no event.
+#[tokio::test]
+async fn latest_event_that_is_no_number_replays_all() {
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
+    let id = server.create("Finish.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    for latest in ["undefined", "null", "", "NaN", "1.5", "-7"] {
+        let query = format!("{id}&latest_event_id={latest}&latest_event_id=100");
+        let (mut received, session) = server.connect_socket(&server.key, &query).await;
+        while !received.contains("finished") {
+            received += &server.request(Method::GET, &session).send().await.unwrap().text().await.unwrap();
+        }
+        assert!(received.contains("Finish."), "{latest}: {received}");
+    }
+}
+
 async fn assert_action_follows_the_state_for_a_late_client(server: &HostServer, id: &str) {
     let (mut received, session) = server.connect_socket(&server.key, id).await;
     let action = |received: &str| received.find(r#""confirmation_state":"awaiting_confirmation""#);

@@ -378,7 +378,7 @@ pub(super) async fn start(
     Ok(Json(ConversationReply::new(id, status)))
 }
 
-/// Stops the agent, and closes the conversation.
+/// Stops the agent, closes the conversation, and disconnects its sockets.
 #[utoipa::path(post, path = "/api/conversations/{id}/stop",
     params(("id" = ConversationId, Path, description = "The conversation")),
     responses((status = 200, description = "It is closed", body = ConversationReply)))]
@@ -387,6 +387,7 @@ pub(super) async fn stop(
     ConversationPath(id): ConversationPath,
 ) -> Result<Json<ConversationReply>, ApiError> {
     state.conversations.stop(&id).await?;
+    state.disconnect_sockets(&id);
     let status = view::conversation_state(&state, &id);
     Ok(Json(ConversationReply::new(id, status)))
 }
