@@ -79,9 +79,7 @@ pub(super) fn condensation(
     if let (Some(first), Some(last)) = (forgotten.first(), forgotten.last()) {
         let (first, last) = (first.event.id, last.event.id);
         if summary.is_some() {
-            let others = view.entries().iter().filter(|entry| entry.retention != Retention::Summary);
-            condensation.summary_offset =
-                Some(number(others.take_while(|entry| entry.event.id < first).count() as u64));
+            condensation.summary_offset = Some(number(view.offset_of(first) as u64));
         }
         let in_range = view.entries().iter().filter(|entry| {
             entry.retention == Retention::Forgettable && (first..=last).contains(&entry.event.id)

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use protocol::action::RunAction;
+use protocol::observation::{MicroagentKnowledge, RecallObservation};
 use protocol::{Action, EventBody, EventId, EventSource, Observation, ObservationKind};
 
 use super::{View, ViewEntry};
@@ -25,6 +26,7 @@ impl View {
         let renderer = MessageRenderer::new(self.entries());
         let mut messages = Vec::new();
         let mut rendered = HashSet::new();
+        let mut recalled = HashSet::new();
         // The events since the latest response, with the number of messages before each.
         let mut since_response: Vec<(EventId, usize)> = Vec::new();
         for entry in self.entries() {
@@ -48,7 +50,7 @@ impl View {
                 Some(metadata) => {
                     renderer.render_response((&metadata.model_response).into(), group, &mut messages);
                 }
-                None => messages.extend(renderer.render_event(entry)),
+                None => messages.extend(renderer.render_event(entry, &mut recalled)),
             }
             messages.extend(unseen);
         }
@@ -81,14 +83,15 @@ impl<'a> MessageRenderer<'a> {
         renderer
     }
 
-    /// Renders an event that belongs to no response.
-    fn render_event(&self, entry: &ViewEntry) -> Option<ChatMessage> {
+    /// Renders an event that belongs to no response. `recalled` are the names of the knowledge in the messages before.
+    fn render_event(&self, entry: &'a ViewEntry, recalled: &mut HashSet<&'a str>) -> Option<ChatMessage> {
         match &entry.event.body {
             EventBody::Action(action) => render_action(entry.event.source, action),
             EventBody::Observation(observation) => match (&entry.replacement, self.setup_step(entry)) {
                 (Some(replacement), _) => Some(user(replacement.to_string())),
+                (None, Some(step)) if step.hidden => None,
                 (None, Some(step)) => Some(render_setup(step, observation)),
-                (None, None) => render_notice(observation),
+                (None, None) => render_notice(observation, recalled),
             },
             EventBody::Record(_) => None,
         }
@@ -184,9 +187,21 @@ fn image_part(url: &str) -> MessagePart {
 }
 
 /// Renders an observation that no tool call caused.
-fn render_notice(observation: &Observation) -> Option<ChatMessage> {
+fn render_notice<'a>(observation: &'a Observation, recalled: &mut HashSet<&'a str>) -> Option<ChatMessage> {
     match &observation.kind {
-        ObservationKind::AgentStateChanged(_) | ObservationKind::Null(_) => None,
+        ObservationKind::AgentStateChanged(_)
+        | ObservationKind::Null(_)
+        // The conversation has left the loop, or the agent is stopped.
+        | ObservationKind::LoopDetection(_) => None,
+        ObservationKind::Run(run) if run.hidden => None,
+        ObservationKind::Recall(recall) => {
+            // V0's logs repeat knowledge.
+            let mut is_new = |knowledge: &&'a MicroagentKnowledge| recalled.insert(&knowledge.name);
+            let microagent_knowledge = recall.microagent_knowledge.iter().filter(&mut is_new).cloned().collect();
+            let recall = RecallObservation { microagent_knowledge, ..RecallObservation::clone(recall) };
+            let text = memory::format_recall(&recall);
+            (!text.is_empty()).then(|| user(text))
+        }
         _ => Some(user(observation_text(observation))),
     }
 }

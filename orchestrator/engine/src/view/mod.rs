@@ -12,7 +12,7 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use protocol::action::CondensationAction;
@@ -36,6 +36,8 @@ pub struct View {
     replayable_count: usize,
     unrecalled_message: Option<Arc<Event>>,
     recalled: RecallHistory,
+    /// Events that were removed only because of their group. V0 keeps them, and counts them in the offset of a summary.
+    removed_with_group: BTreeSet<EventId>,
     /// The delegate action of the agent. `None` for the conversation's own agent.
     agent: Option<EventId>,
     end: EventId,
@@ -194,6 +196,13 @@ impl View {
         self.entries.iter().rfind(|entry| entry.retention != Retention::Summary && !is_notice(&entry.event))
     }
 
+    /// Returns the number of events before one as V0 counts them, without the summary.
+    pub(crate) fn offset_of(&self, event: EventId) -> usize {
+        let others = self.entries.iter().filter(|entry| entry.retention != Retention::Summary);
+        let count = others.take_while(|entry| entry.event.id < event).count();
+        count + self.removed_with_group.range(..event).count()
+    }
+
     /// Returns the summary of the forgotten events. `None` if there is none yet.
     pub(crate) fn summary(&self) -> Option<&ViewEntry> {
         self.entries.iter().find(|entry| entry.retention == Retention::Summary)
@@ -288,18 +297,30 @@ impl View {
             .filter(|entry| entry.retention == Retention::Forgettable && is_selected(entry.event.id))
             .map(|entry| entry.group)
             .collect();
+        let offset = condensation.summary_offset.map(|offset| usize::try_from(offset).unwrap_or(0));
+        self.removed_with_group.retain(|event| !is_selected(*event));
+        let with_group = self.entries.iter().filter(|entry| {
+            entry.retention == Retention::Forgettable
+                && groups.contains(&entry.group)
+                && !is_selected(entry.event.id)
+        });
+        self.removed_with_group.extend(with_group.map(|entry| entry.event.id));
         self.remove(|entry| groups.contains(&entry.group));
-        if let (Some(text), Some(offset)) = (&condensation.summary, condensation.summary_offset) {
+        if let (Some(text), Some(offset)) = (&condensation.summary, offset) {
             let summary = Observation::new(text.clone(), CondenseObservation {});
             let summary = Event::new(event.id, event.timestamp.clone(), EventSource::Agent, summary);
-            self.insert_summary(summary, usize::try_from(offset).unwrap_or(0));
+            self.insert_summary(summary, offset);
         }
     }
 
-    /// Replaces the summary. Inserts the new one after `offset` other events, but not before the task.
+    /// Replaces the summary. Inserts the new one after `offset` other events as V0 counts them, but not before the task.
     fn insert_summary(&mut self, summary: Event, offset: usize) {
         let entries = Arc::make_mut(&mut self.entries);
         entries.retain(|entry| entry.retention != Retention::Summary);
+        let is_counted_before = |(index, entry): &(usize, &ViewEntry)| {
+            index + self.removed_with_group.range(..entry.event.id).count() < offset
+        };
+        let offset = entries.iter().enumerate().take_while(is_counted_before).count();
         let pinned = entries.iter().rposition(|entry| entry.retention == Retention::Pinned);
         let after_pinned = pinned.map_or(0, |last| last + 1);
         let index = offset.max(after_pinned).min(entries.len());

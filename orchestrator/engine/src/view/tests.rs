@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use protocol::action::{MessageAction, RunAction};
 use protocol::observation::{
-    BrowseObservation, CommandMetadata, McpObservation, RunIpythonObservation, RunObservation,
-    UserRejectedObservation,
+    BrowseObservation, CommandMetadata, LoopDetectionObservation, McpObservation, MicroagentKnowledge,
+    RecallObservation, RunIpythonObservation, RunObservation, UserRejectedObservation,
 };
 use serde_json::json;
 
@@ -302,6 +302,57 @@ fn summary_stays_until_a_newer_one_replaces_it() {
     assert_eq!(texts(&log.view().messages())[..6], kept);
     log.condense(sums_up(2, 7, "three steps", 2));
     assert_eq!(texts(&log.view().messages())[..4], ["the prompt", "the task", "three steps", "thought 4"]);
+}
+
+/// V0 keeps a call whose result is forgotten, and counts it in the offset.
+#[test]
+fn summary_precedes_newer_events_when_a_call_is_split() {
+    let mut log = LogBuilder::with_steps(4);
+    // Keeps the first call in V0: prompt, task, call, summary.
+    log.condense(sums_up(3, 7, "three steps", 3));
+    let expected = ["the prompt", "the task", "three steps", "thought 4", "output of call-4-0"];
+    assert_eq!(texts(&log.view().messages()), expected);
+    log.response(1, 1);
+    log.response(1, 1);
+    log.condense(sums_up(8, 12, "five steps", 3));
+    let expected = ["the prompt", "the task", "five steps", "thought 6", "output of call-6-0"];
+    assert_eq!(texts(&log.view().messages()), expected);
+    // A condensation of the remaining call ends its count.
+    log.response(1, 1);
+    log.condense(sums_up(2, 14, "all steps", 2));
+    let expected = ["the prompt", "the task", "all steps", "thought 7", "output of call-7-0"];
+    assert_eq!(texts(&log.view().messages()), expected);
+}
+
+#[test]
+fn model_is_not_told_what_v0_hides() {
+    let knowledge = |name: &str| MicroagentKnowledge {
+        name: name.into(),
+        trigger: name.into(),
+        content: format!("about {name}"),
+    };
+    let recall = |recall_type, microagent_knowledge| {
+        let json = json!({"recall_type": recall_type, "microagent_knowledge": []});
+        let recall: RecallObservation = serde_json::from_value(json).unwrap();
+        Observation::new("Recalled.", RecallObservation { microagent_knowledge, ..recall })
+    };
+    let hidden = RunObservation { hidden: true, ..RunObservation::default() };
+    let mut log = LogBuilder::with_task();
+    for observation in [
+        recall("knowledge", vec![]),
+        recall("knowledge", vec![knowledge("git"), knowledge("npm")]),
+        // V0 repeats knowledge in its logs.
+        recall("knowledge", vec![knowledge("git"), knowledge("go")]),
+        recall("knowledge", vec![knowledge("npm")]),
+        Observation::new("export TOKEN", hidden),
+        Observation::new("a loop", LoopDetectionObservation {}),
+    ] {
+        log.push(EventSource::Environment, observation);
+    }
+    let texts = texts(&log.view().messages());
+    let [_, _, first, second] = texts.as_slice() else { panic!("{texts:#?}") };
+    assert!(first.contains("about git") && first.contains("about npm"), "{first}");
+    assert!(second.contains("about go") && !second.contains("about git"), "{second}");
 }
 
 #[test]
