@@ -241,8 +241,8 @@ pub struct BrowseObservation {
     /// The URLs of all tabs.
     #[serde(default, deserialize_with = "null_is_default")]
     pub open_pages_urls: Vec<String>,
-    /// The index of the active tab.
-    #[serde(default, deserialize_with = "null_is_default")]
+    /// The index of the active tab; −1 if it is unknown.
+    #[serde(default = "minus_one", deserialize_with = "integer_or_minus_one")]
     pub active_page_index: i64,
     /// The page's DOM.
     #[serde(default, deserialize_with = "null_is_default")]

@@ -146,6 +146,10 @@ impl StuckDetector {
     }
 
     fn observe(&mut self, event: &Event, observation: &Observation) {
+        // Older logs of V0 have the observation instead of the action.
+        if let ObservationKind::Condense(_) = observation.kind {
+            return self.push(event.id, TurnKind::Condensation);
+        }
         let failure = failure(observation);
         let action = self.open.take_if(|open| event.cause == Some(open.id));
         match action {

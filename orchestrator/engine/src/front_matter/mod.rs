@@ -209,9 +209,9 @@ fn last<'f>(fields: &'f [Field], name: &str) -> Option<&'f Field> {
     fields.iter().rev().find(|field| field.name == name)
 }
 
-/// Maps YAML's null to `None`.
+/// Maps YAML's null, which is read as an empty text, to `None`.
 fn non_null(text: &str) -> Option<&str> {
-    (!matches!(text, "" | "~" | "null")).then_some(text)
+    (!text.is_empty()).then_some(text)
 }
 
 /// Returns the number of the first line of the front matter, its text, and the text after it.

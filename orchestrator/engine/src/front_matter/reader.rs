@@ -66,7 +66,7 @@ fn parse_value(first: &str, block: &[NumberedLine<'_>], depth: usize) -> FieldVa
             unquote(&without_comment(&joined(first, block))).map_or(FieldValue::Other, FieldValue::Text)
         }
         None | Some('#') => parse_block(block, depth),
-        Some(_) => FieldValue::Text(without_comment(&joined(first, block))),
+        Some(_) => FieldValue::Text(plain(without_comment(&joined(first, block)))),
     }
 }
 
@@ -174,6 +174,11 @@ fn without_comment(text: &str) -> String {
     text.trim_end().to_owned()
 }
 
+/// Returns the content of a string without quotes. YAML's null is empty.
+fn plain(text: String) -> String {
+    if matches!(text.as_str(), "~" | "null" | "Null" | "NULL") { String::new() } else { text }
+}
+
 /// Returns the content of a quoted string. `None` if the text is not a single quoted string.
 fn unquote(text: &str) -> Option<String> {
     if let Some(inner) = text.strip_prefix('\'') {
@@ -223,6 +228,6 @@ fn flow_list(text: &str) -> Option<Vec<ListItem>> {
 
 fn flow_item(text: &str) -> Option<ListItem> {
     let is_quoted = text.starts_with(['"', '\'']);
-    let text = if is_quoted { unquote(text)? } else { text.to_owned() };
+    let text = if is_quoted { unquote(text)? } else { plain(text.to_owned()) };
     Some(ListItem::Text(text))
 }

@@ -288,6 +288,18 @@ mod tests {
     }
 
     #[test]
+    fn quoted_null_is_a_trigger() {
+        for triggers in ["[\"null\", null]", "\n- 'null'\n- ~\n- Null", "\"null\"", "null, "] {
+            let triggered = read("a.md", &format!("---\ntriggers: {triggers}\n---\nx"));
+            assert_eq!(triggered.activation, Activation::OnTrigger(vec!["null".into()]), "{triggers}");
+        }
+        for triggers in ["null", "~", "[null]", "\n- null"] {
+            let always = read("a.md", &format!("---\ntriggers: {triggers}\n---\nx"));
+            assert_eq!(always.activation, Activation::Always, "{triggers}");
+        }
+    }
+
+    #[test]
     fn mcp_tools_of_always_included_knowledge_are_parsed() {
         let tools = "mcp_tools:\n  stdio_servers:\n    - name: fetch\n      command: uvx\n      args: [\"mcp-server-fetch\"]\n      env:\n        A: b\n";
         let fetch = SandboxToolServer {

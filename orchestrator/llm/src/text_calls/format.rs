@@ -104,8 +104,17 @@ fn parse_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a
         rest = after;
     }
     let (left, after) = split_at_end(rest);
-    let is_valid = left.trim().is_empty() && !has_wrong_name(&arguments, function, tools);
+    // Such a call may be cut before its first parameter.
+    let is_cut =
+        arguments.is_empty() && left.trim_end() == rest.trim_end() && has_parameters(function, tools);
+    let is_valid = left.trim().is_empty() && !is_cut && !has_wrong_name(&arguments, function, tools);
     if is_valid { (Value::Object(arguments).to_string(), after) } else { malformed(body) }
+}
+
+/// Whether a tool has parameters.
+fn has_parameters(function: &str, tools: &[Tool]) -> bool {
+    let tool = tools.iter().find(|tool| tool.name == function);
+    tool.and_then(|tool| tool.parameters["properties"].as_object()).is_some_and(|fields| !fields.is_empty())
 }
 
 /// Whether a value quotes the start of a call. Its end tag is then the end tag of that call, or was forgotten before the next one.

@@ -283,6 +283,19 @@ async fn native_calls_of_another_model_are_sent_as_text() {
     }
 }
 
+/// Empty arguments would be those of a call that ends the task.
+#[test]
+fn call_that_is_cut_before_its_parameters_is_malformed() {
+    for cut in ["<function=say>", "<function=say>\n", "So.\n<function=say>\n  "] {
+        let (_, calls) = read(cut);
+        assert_eq!((calls.len(), format::parse_object(&calls[0].1)), (1, None), "{cut:?}");
+    }
+    for whole in ["<function=say>\n</function>", "<function=say>\n</func"] {
+        let (_, calls) = read(whole);
+        assert_eq!(format::parse_object(&calls[0].1), Some(Map::new()), "{whole:?}");
+    }
+}
+
 /// Special and ordinary parts of a text.
 const PIECES: [&str; 18] = [
     "<",

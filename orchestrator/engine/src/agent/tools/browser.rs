@@ -32,7 +32,11 @@ pub(super) struct Arguments {
     code: String,
 }
 
-pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
+pub(super) fn to_action(mut arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
+    if arguments.code.trim().is_empty() {
+        // As in V0, the agent sees the page as it is.
+        "noop()".clone_into(&mut arguments.code);
+    }
     let invalid = |error: browsing::InvalidCalls| ToolError::Arguments {
         tool: NAME.into(),
         problem: error.to_string(),

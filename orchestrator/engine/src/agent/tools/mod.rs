@@ -136,6 +136,11 @@ impl ToolName {
     pub const LOCALIZING: [Self; 4] =
         [Self::SearchCodeSnippets, Self::GetEntityContents, Self::ExploreTreeStructure, Self::Finish];
 
+    /// Whether it changes nothing in the sandbox.
+    fn is_read_only(self) -> bool {
+        Self::READ_ONLY.contains(&self) || Self::LOCALIZING.contains(&self)
+    }
+
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -216,7 +221,8 @@ pub fn with_risk_parameter(mut tool: Tool) -> Tool {
         if let Some(properties) = tool.parameters["properties"].as_object_mut() {
             properties.insert(RISK.into(), risk_parameter());
         }
-        if let Some(required) = tool.parameters["required"].as_array_mut() {
+        let is_read_only = ToolName::find(&tool.name).is_some_and(ToolName::is_read_only);
+        if let Some(required) = tool.parameters["required"].as_array_mut().filter(|_| !is_read_only) {
             required.push(RISK.into());
         }
     }

@@ -450,7 +450,9 @@ fn only_tools_with_an_effect_have_a_risk_parameter() {
         .filter(|tool| {
             let is_named = tool.parameters["properties"].get(RISK).is_some();
             let required = tool.parameters["required"].as_array();
-            assert_eq!(required.is_some_and(|required| required.contains(&RISK.into())), is_named);
+            let is_read_only = ToolName::find(&tool.name).is_some_and(ToolName::is_read_only);
+            let is_required = required.is_some_and(|required| required.contains(&RISK.into()));
+            assert_eq!(is_required, is_named && !is_read_only, "{}", tool.name);
             is_named
         })
         .map(|tool| tool.name)
@@ -598,4 +600,13 @@ fn code_search_reports_missing_arguments() {
         let error = call_offered(tool, &arguments).unwrap_err().to_string();
         assert_eq!(error, format!("the arguments of {tool}: {problem}"));
     }
+}
+
+#[test]
+fn call_without_content_is_an_action() {
+    let think = call_with(&ToolName::ALL, "think", &json!({})).unwrap();
+    assert!(matches!(think, Action::Think(think) if think.thought == "why"));
+    let empty = serde_json::from_value(json!({"code": " \n"})).unwrap();
+    let browse = browser::to_action(empty, "why").unwrap();
+    assert!(matches!(browse, Action::BrowseInteractive(browse) if browse.browser_actions == "noop()"));
 }

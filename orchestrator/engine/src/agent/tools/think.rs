@@ -25,6 +25,8 @@ pub(super) fn definition() -> Tool {
 
 #[derive(Deserialize)]
 pub(super) struct Arguments {
+    /// As in V0, may be missing.
+    #[serde(default)]
     thought: String,
 }
 

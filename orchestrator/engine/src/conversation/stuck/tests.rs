@@ -312,6 +312,18 @@ fn repeated_thought_is_a_loop() {
     assert_eq!(log.detect(), Some(AgentLoop { kind: LoopKind::SameOutcome, since: EventId(2) }));
 }
 
+/// Older logs of V0 have the observations instead of the actions.
+#[test]
+fn condense_observations_in_a_row_are_a_loop() {
+    let mut detector = StuckDetector::default();
+    for id in 0..10 {
+        assert_eq!(detector.detected_loop(), None, "{id}");
+        let condensed = Observation::new("a summary", protocol::observation::CondenseObservation {});
+        detector.apply(&Event::new(EventId(id), timestamp(), EventSource::Agent, condensed));
+    }
+    assert_eq!(detector.detected_loop().map(|stuck| stuck.kind), Some(LoopKind::Condensations));
+}
+
 #[test]
 fn loop_recovery_follows_the_chosen_option() {
     let stuck = AgentLoop { kind: LoopKind::SameError, since: EventId(4) };
