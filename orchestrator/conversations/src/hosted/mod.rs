@@ -128,7 +128,10 @@ impl HostedConversations {
             let is_stored = |state: &State| {
                 state.started.is_some() && (!has_message || state.last_user_message.is_some())
             };
-            this.wait_until_stored(&id, is_stored).await?;
+            if let Err(error) = this.wait_until_stored(&id, is_stored).await {
+                this.discard(&id).await;
+                return Err(error);
+            }
             Ok(id)
         })
         .await
@@ -287,7 +290,7 @@ impl HostedConversations {
         .await
     }
 
-    /// Records the user's feedback, whether the conversation runs or not.
+    /// Records the user's feedback, whether the conversation runs or not. Returns once it is stored.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or an error of the store.
@@ -297,10 +300,11 @@ impl HostedConversations {
         feedback: FeedbackGiven,
     ) -> Result<(), ConversationsError> {
         self.change(id, move |this, id| async move {
-            match this.conversations.is_running(&id) {
-                true => this.conversations.record_feedback(&id, feedback),
-                false => this.conversations.record_stored_feedback(&id, feedback).await,
-            }
+            let Some(state) = this.conversations.state(&id) else {
+                return this.conversations.record_stored_feedback(&id, feedback).await;
+            };
+            this.conversations.record_feedback(&id, feedback)?;
+            this.wait_until_stored(&id, |now| now.last_feedback >= Some(state.next_id)).await
         })
         .await
     }
@@ -426,6 +430,19 @@ impl HostedConversations {
         }
         self.close_failed(id).await?;
         Err(ConversationsError::NotRunning(id.clone()))
+    }
+
+    /// Deletes a new conversation that could not be stored as a whole. Its client sends the request again, or gives up.
+    async fn discard(&self, id: &ConversationId) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let find_provider = |runtime: &str| self.factory.provider(runtime);
+        let mode = DeleteMode::KeepOnFailure;
+        match self.conversations.delete(id, mode, &find_provider, &mut |_| {}).await {
+            Ok(()) | Err(ConversationsError::Unknown(_)) => {}
+            Err(error) => {
+                tracing::warn!(conversation = %id, error = &error as &dyn std::error::Error, "cannot discard a conversation");
+            }
+        }
     }
 
     /// Closes a conversation that is at rest or has failed, and returns why it failed. One whose log could not be appended to is

@@ -14,7 +14,7 @@ use engine::events::EventStore as _;
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
 use futures_util::future::join_all;
-use protocol::record::ConversationStarted;
+use protocol::record::{ConversationStarted, FeedbackGiven};
 use protocol::risk::ConfirmationPolicy;
 use protocol::{AgentState, ConversationId, Event, EventBody, EventId, Record};
 
@@ -94,6 +94,35 @@ pub(super) async fn until(hosted: &Arc<HostedConversations>, id: &ConversationId
 }
 
 pub(super) const LONG: Duration = Duration::from_secs(3600);
+
+#[tokio::test]
+async fn conversation_whose_message_is_not_stored_is_discarded() {
+    let store = Arc::new(MemoryStore::default());
+    let hosted = hosted(&store, 10, LONG);
+    let request = ConversationRequest { message: Some(message("Greet me.")), ..Default::default() };
+    // The first append has the settings.
+    store.set_room(1);
+    hosted.create(request).await.unwrap_err();
+    let listed = store.list(&engine::events::ConversationQuery::default()).await.unwrap();
+    assert_eq!(listed.conversations.len(), 0);
+}
+
+#[tokio::test]
+async fn feedback_is_answered_once_it_is_stored() {
+    let store = Arc::new(MemoryStore::default());
+    let hosted = hosted(&store, 10, LONG);
+    let id = greeting(&hosted).await;
+    until(&hosted, &id, AgentState::AwaitingUserInput).await;
+    let feedback = || {
+        let json = r#"{"version": "1", "email": "", "polarity": "positive", "permissions": "private"}"#;
+        serde_json::from_str::<FeedbackGiven>(json).unwrap()
+    };
+    hosted.record_feedback(&id, feedback()).await.unwrap();
+    let is_feedback = |event: &Event| matches!(event.body, EventBody::Record(Record::FeedbackGiven(_)));
+    assert!(store.log(&id).iter().any(is_feedback));
+    store.set_full(true);
+    hosted.record_feedback(&id, feedback()).await.unwrap_err();
+}
 
 #[tokio::test(start_paused = true)]
 async fn conversation_at_rest_is_closed_and_opened_by_a_message() {

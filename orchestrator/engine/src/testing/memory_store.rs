@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId};
@@ -13,11 +13,17 @@ use crate::events::{
 };
 
 /// Stores logs in memory, which may be full.
-#[derive(Default)]
 pub struct MemoryStore {
-    is_full: AtomicBool,
+    /// Number of appends that succeed.
+    room: AtomicUsize,
     /// A mutex, because no method waits while it holds it.
     logs: Mutex<BTreeMap<ConversationId, Vec<Event>>>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self { room: AtomicUsize::new(usize::MAX), logs: Mutex::default() }
+    }
 }
 
 impl MemoryStore {
@@ -28,7 +34,12 @@ impl MemoryStore {
 
     /// Makes all appends fail from now on, or succeed again.
     pub fn set_full(&self, is_full: bool) {
-        self.is_full.store(is_full, Ordering::Relaxed);
+        self.set_room(if is_full { 0 } else { usize::MAX });
+    }
+
+    /// Makes all but the next `appends` appends fail.
+    pub fn set_room(&self, appends: usize) {
+        self.room.store(appends, Ordering::Relaxed);
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<ConversationId, Vec<Event>>) -> T) -> T {
@@ -39,7 +50,8 @@ impl MemoryStore {
 #[async_trait]
 impl EventStore for MemoryStore {
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
-        if self.is_full.load(Ordering::Relaxed) {
+        let take_room = |room: usize| if room == usize::MAX { Some(room) } else { room.checked_sub(1) };
+        if self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_room).is_err() {
             let source = "the disk is full".into();
             return Err(StoreError::Storage { operation: "append events", source });
         }

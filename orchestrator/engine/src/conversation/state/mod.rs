@@ -65,6 +65,8 @@ pub struct State {
     pub last_user_message: Option<EventId>,
     /// Content of that message.
     pub last_message: Option<Box<MessageAction>>,
+    /// The user's latest feedback.
+    pub last_feedback: Option<EventId>,
     /// The conversation's own agent.
     pub own: AgentRun,
     /// Agents of delegated tasks that have not ended, by the action that delegated the task.
@@ -110,7 +112,12 @@ impl State {
                     self.enter(event.id, changed);
                 }
             }
-            EventBody::Record(record) => self.apply_record(record),
+            EventBody::Record(record) => {
+                if let Record::FeedbackGiven(_) = record {
+                    self.last_feedback = Some(event.id);
+                }
+                self.apply_record(record);
+            }
         }
     }
 
