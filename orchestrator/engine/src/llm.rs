@@ -258,6 +258,9 @@ pub enum LlmErrorKind {
     /// The provider is unreachable, or the connection was lost.
     #[error("the model's provider could not be reached")]
     Connection,
+    /// The operator does not allow the provider's address.
+    #[error("the operator does not allow the address of the model's provider")]
+    AddressRefused,
     /// The scripted model has no further responses.
     #[error("the scripted model has no more responses")]
     ScriptEnded,
@@ -283,6 +286,7 @@ impl LlmErrorKind {
             | Self::ContentPolicy
             | Self::OutOfCredit
             | Self::BadRequest
+            | Self::AddressRefused
             | Self::ScriptEnded
             | Self::NotRecorded => false,
         }

@@ -20,6 +20,7 @@ pub(crate) enum ErrorName {
     StreamCut,
     Timeout,
     Connection,
+    AddressRefused,
     ScriptEnded,
     NotRecorded,
 }

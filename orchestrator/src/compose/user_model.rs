@@ -5,7 +5,7 @@
 //! the operator's network.
 
 use conversations::InvalidSetting;
-use git_providers::AddressPolicy;
+use git_providers::{AddressPolicy, RefusedAddress};
 use protocol::client_api::UserSettings;
 use reqwest::Url;
 
@@ -143,7 +143,8 @@ fn check_address(chosen: &LlmSettings, model: &str, addresses: &AddressPolicy) -
 
 fn guard(addresses: &AddressPolicy) -> llm::ConnectionGuard {
     let addresses = addresses.clone();
-    llm::ConnectionGuard::new(move |client| addresses.guard(client))
+    let is_refusal = |error: &(dyn std::error::Error + 'static)| error.is::<RefusedAddress>();
+    llm::ConnectionGuard::new(move |client| addresses.guard(client), is_refusal)
 }
 
 #[cfg(test)]

@@ -130,6 +130,7 @@ fn code(error: LlmErrorKind) -> &'static str {
         LlmErrorKind::StreamCut => "stream_cut",
         LlmErrorKind::Timeout => "timeout",
         LlmErrorKind::Connection => "connection",
+        LlmErrorKind::AddressRefused => "address_refused",
         LlmErrorKind::ScriptEnded => "script_ended",
         LlmErrorKind::NotRecorded => "not_recorded",
     }

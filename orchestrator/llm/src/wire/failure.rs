@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 
 use crate::classify::{ErrorBody, classify};
+use crate::connection_guard::ConnectionGuard;
 use crate::history::HistoryRefusal;
 use crate::secrets::Secrets;
 use crate::wire::endpoint::Endpoint;
@@ -30,11 +31,17 @@ pub(crate) struct Failures {
     secrets: Secrets,
     /// Host and port. The rest of the URL may hold keys.
     address: String,
+    guard: Option<ConnectionGuard>,
 }
 
 impl Failures {
-    pub(crate) fn new(endpoint: &Endpoint) -> Self {
-        Self { secrets: endpoint.secrets.clone(), address: endpoint.address() }
+    pub(crate) fn new(endpoint: &Endpoint, guard: Option<ConnectionGuard>) -> Self {
+        Self { secrets: endpoint.secrets.clone(), address: endpoint.address(), guard }
+    }
+
+    /// Creates the failures of another endpoint of the same host.
+    pub(crate) fn with_endpoint(&self, endpoint: &Endpoint) -> Self {
+        Self::new(endpoint, self.guard.clone())
     }
 
     pub(crate) fn new_failure(&self, kind: LlmErrorKind, text: &str) -> Failure {
@@ -68,6 +75,8 @@ impl Failures {
     pub(crate) fn classify_send_error(&self, error: reqwest::Error) -> Failure {
         let kind = if error.is_builder() {
             LlmErrorKind::BadRequest
+        } else if self.guard.as_ref().is_some_and(|guard| guard.has_refused(&error)) {
+            LlmErrorKind::AddressRefused
         } else if error.is_timeout() && !error.is_connect() {
             LlmErrorKind::Timeout
         } else {

@@ -40,7 +40,7 @@ impl HttpExchange {
         let client = new_client(&endpoint.url, &config.timeouts, config.connection_guard.as_ref())?;
         Ok(Self {
             client,
-            failures: Failures::new(&endpoint),
+            failures: Failures::new(&endpoint, config.connection_guard.clone()),
             endpoint,
             timeouts: config.timeouts,
             #[cfg(feature = "testing")]
@@ -52,7 +52,7 @@ impl HttpExchange {
     pub(crate) fn with_endpoint(&self, endpoint: Endpoint) -> Self {
         Self {
             client: self.client.clone(),
-            failures: Failures::new(&endpoint),
+            failures: self.failures.with_endpoint(&endpoint),
             endpoint,
             timeouts: self.timeouts,
             #[cfg(feature = "testing")]
