@@ -228,6 +228,9 @@ pub enum LlmErrorKind {
     /// No such model.
     #[error("the model's provider does not know the model")]
     UnknownModel,
+    /// The server at the address has no such API.
+    #[error("there is no model API at the configured address")]
+    WrongAddress,
     /// Too many requests or tokens.
     #[error("the model's provider limits the rate of calls")]
     RateLimited,
@@ -282,6 +285,7 @@ impl LlmErrorKind {
             Self::Authentication
             | Self::Permission
             | Self::UnknownModel
+            | Self::WrongAddress
             | Self::ContextWindowExceeded
             | Self::ContentPolicy
             | Self::OutOfCredit

@@ -130,6 +130,9 @@ pub enum ConfigError {
         /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The base URL starts with its host.
+    #[error("`base_url` {0} lacks `http://` or `https://`")]
+    BaseUrlWithoutScheme(String),
     /// The base URL is not supported.
     #[error("`base_url` {0}")]
     BaseUrlUnusable(&'static str),

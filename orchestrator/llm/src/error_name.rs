@@ -10,6 +10,7 @@ pub(crate) enum ErrorName {
     Authentication,
     Permission,
     UnknownModel,
+    WrongAddress,
     RateLimited,
     ContextWindowExceeded,
     ContentPolicy,

@@ -120,6 +120,7 @@ fn code(error: LlmErrorKind) -> &'static str {
         LlmErrorKind::Authentication => "authentication",
         LlmErrorKind::Permission => "permission",
         LlmErrorKind::UnknownModel => "unknown_model",
+        LlmErrorKind::WrongAddress => "wrong_address",
         LlmErrorKind::RateLimited => "rate_limited",
         LlmErrorKind::ContextWindowExceeded => "context_window_exceeded",
         LlmErrorKind::ContentPolicy => "content_policy",

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 
 use crate::history::HistoryRefusal;
-pub(crate) use error_body::ErrorBody;
+pub(crate) use error_body::{ErrorBody, is_html};
 
 /// The classification of an error response.
 #[derive(Debug, PartialEq)]
@@ -114,6 +114,8 @@ fn by_code(code: &str) -> Option<LlmErrorKind> {
 
 fn by_status(status: u16) -> LlmErrorKind {
     match status {
+        // Redirects are not followed. A missing model has a code or a phrase.
+        300..=399 | 404 | 405 => LlmErrorKind::WrongAddress,
         403 => LlmErrorKind::Permission,
         429 => LlmErrorKind::RateLimited,
         // An error without a code in a successful response: the provider failed during generation.

@@ -28,7 +28,7 @@ const RESPONSES: &[(u16, &str, LlmErrorKind)] = &[
     (
         404,
         r#"{"error":{"message":"Invalid URL (POST /chat/completions)","type":"invalid_request_error","code":null}}"#,
-        BadRequest,
+        WrongAddress,
     ),
     (
         429,
@@ -173,7 +173,7 @@ const RESPONSES: &[(u16, &str, LlmErrorKind)] = &[
         ContextWindowExceeded,
     ),
     (422, r#"{"detail":[{"loc":["body","seed"],"msg":"extra inputs are not permitted"}]}"#, BadRequest),
-    (404, r#"{"detail":"Not Found"}"#, BadRequest),
+    (404, r#"{"detail":"Not Found"}"#, WrongAddress),
     // LiteLLM: 529 as 500, quota only as text, unknown models as 400, codes as strings
     (
         500,
@@ -215,8 +215,8 @@ const RESPONSES: &[(u16, &str, LlmErrorKind)] = &[
     // Neither JSON nor a phrase
     (502, "<html><head><title>502 Bad Gateway</title></head></html>", Unavailable),
     (403, "<html><title>Just a moment...</title> model not found, rate limit</html>", Permission),
-    (404, "404 page not found", BadRequest),
-    (301, "", BadRequest),
+    (404, "404 page not found", WrongAddress),
+    (301, "", WrongAddress),
     (429, "", RateLimited),
     (418, "[]", BadRequest),
 ];

@@ -8,6 +8,10 @@ use serde_json::Value;
 use crate::config::{ConfigError, LlmConfig};
 use crate::secrets::Secrets;
 
+/// Segments of the paths of providers' APIs.
+const KNOWN_SEGMENTS: [&str; 8] =
+    ["api", "chat", "completions", "messages", "openai", "responses", "v1", "v1beta"];
+
 /// The API of a provider.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Api {
@@ -57,6 +61,15 @@ impl Endpoint {
         format!("{}{port}", self.url.host_str().unwrap_or_default())
     }
 
+    /// Returns the URL without its query, and with `…` for each segment that is not part of a well-known path: gateways have
+    /// keys there.
+    pub(crate) fn public_url(&self) -> String {
+        let segments = self.url.path_segments().into_iter().flatten();
+        let path = segments.map(|segment| if KNOWN_SEGMENTS.contains(&segment) { segment } else { "…" });
+        let path: Vec<_> = path.collect();
+        format!("{}://{}/{}", self.url.scheme(), self.address(), path.join("/"))
+    }
+
     /// Adds a header with the key.
     pub(crate) fn add_key(&mut self, name: &'static str, value: &SecretString) -> Result<(), ConfigError> {
         self.add_header(HeaderName::from_static(name), value, "`api_key`")
@@ -96,6 +109,11 @@ impl Endpoint {
 /// Appends the path to the base URL, except for a part of the path that the base URL already has.
 fn build_url(config: &LlmConfig, api: &Api) -> Result<Url, ConfigError> {
     let base = config.configured_base_url().unwrap_or(api.base);
+    if !base.contains("://") {
+        // The rest may hold a key.
+        let host = base.split(['/', '?']).next().and_then(|host| host.rsplit('@').next());
+        return Err(ConfigError::BaseUrlWithoutScheme(host.unwrap_or_default().to_owned()));
+    }
     let mut url: Url = base.parse().map_err(|error| ConfigError::BaseUrl { source: Box::new(error) })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(ConfigError::BaseUrlUnusable("does not start with http:// or https://"));
@@ -152,9 +170,11 @@ mod tests {
     #[test]
     fn unsupported_base_url_is_an_error() {
         for (base, error) in [
-            ("localhost:4000", "`base_url` does not start with http:// or https://"),
+            ("localhost:4000", "`base_url` localhost:4000 lacks `http://` or `https://`"),
+            ("me:pass@127.0.0.1:1/v1?key=k", "`base_url` 127.0.0.1:1 lacks `http://` or `https://`"),
+            ("ftp://h/", "`base_url` does not start with http:// or https://"),
             ("http://me:pass@h/", "`base_url` has a user name or password, which would be logged"),
-            ("not a url", "`base_url` is not a URL"),
+            ("http://", "`base_url` is not a URL"),
         ] {
             let result = endpoint(|config| config.base_url = Some(base.into()));
             assert_eq!(result.unwrap_err().to_string(), error);
@@ -183,6 +203,17 @@ mod tests {
         ] {
             let endpoint = endpoint(|config| config.base_url = Some(base.into())).unwrap();
             assert_eq!(endpoint.address(), address);
+        }
+    }
+
+    #[test]
+    fn public_url_shows_known_segments_only() {
+        for (base, url) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/chat/completions"),
+            ("https://h/sk-1234567/v1?key=k", "https://h:443/…/v1/chat/completions"),
+        ] {
+            let endpoint = endpoint(|config| config.base_url = Some(base.into())).unwrap();
+            assert_eq!(endpoint.public_url(), url);
         }
     }
 

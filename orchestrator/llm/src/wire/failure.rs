@@ -31,12 +31,19 @@ pub(crate) struct Failures {
     secrets: Secrets,
     /// Host and port. The rest of the URL may hold keys.
     address: String,
+    /// URL without what may be a key.
+    public_url: String,
     guard: Option<ConnectionGuard>,
 }
 
 impl Failures {
     pub(crate) fn new(endpoint: &Endpoint, guard: Option<ConnectionGuard>) -> Self {
-        Self { secrets: endpoint.secrets.clone(), address: endpoint.address(), guard }
+        Self {
+            secrets: endpoint.secrets.clone(),
+            address: endpoint.address(),
+            public_url: endpoint.public_url(),
+            guard,
+        }
     }
 
     /// Creates the failures of another endpoint of the same host.
@@ -54,6 +61,14 @@ impl Failures {
         }
     }
 
+    /// Creates the failure of a server that has no such API, with the next step.
+    pub(crate) fn wrong_address(&self, status: u16, message: &str) -> Failure {
+        let url = &self.public_url;
+        let hint = if url.contains("/v1/") { "check base_url" } else { "does base_url lack /v1?" };
+        let message = if message.is_empty() { "an empty page" } else { message };
+        self.new_failure(LlmErrorKind::WrongAddress, &format!("{url}: status {status}, {message}; {hint}"))
+    }
+
     /// Converts an error response.
     pub(crate) fn classify_error_response(
         &self,
@@ -62,8 +77,10 @@ impl Failures {
         body: ErrorBody,
     ) -> Failure {
         let classified = classify(status, headers, body, Timestamp::now());
-        let mut failure =
-            self.new_failure(classified.kind, &format!("status {status}: {}", classified.message));
+        let mut failure = match classified.kind {
+            LlmErrorKind::WrongAddress => self.wrong_address(status, &classified.message),
+            kind => self.new_failure(kind, &format!("status {status}: {}", classified.message)),
+        };
         failure.error.retry_after = classified.retry_after;
         failure.refused_parameter = classified.refused_parameter;
         failure.refused_history = classified.refused_history;

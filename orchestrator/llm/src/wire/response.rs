@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::events::{EventReader, looks_like_events};
 use super::failure::{Failure, Failures};
 use super::{ProgressBuffer, StreamFold};
-use crate::classify::ErrorBody;
+use crate::classify::{ErrorBody, is_html};
 
 /// Maximum size of a response: more than any model's longest one, streamed with a hundred bytes around each token.
 const MAX_RESPONSE_BYTES: usize = 32 << 20;
@@ -130,6 +130,9 @@ impl<'a> ResponseReader<'a> {
     /// Parses a body or an event. Both may hold an error despite the successful status.
     fn parse(&self, text: &str) -> Result<Value, Failure> {
         let value: Value = serde_json::from_str(text).map_err(|error| {
+            if is_html(text) {
+                return self.failures.wrong_address(200, &ErrorBody::parse(text).message);
+            }
             let detail = format!("not JSON ({error}): {}", ErrorBody::parse(text).message);
             self.failures.new_failure(LlmErrorKind::Malformed, &detail)
         })?;

@@ -61,11 +61,11 @@ async fn call_is_retried_when_the_response_is_cut() {
 }
 
 #[tokio::test]
-async fn html_page_is_malformed() {
+async fn html_page_means_a_wrong_address() {
     let page = "<!doctype html><html><head><title>Sign in</title></head></html>";
     let (kind, detail) = error_of(Reply::new(200, &[("content-type", "text/html")], page)).await;
-    assert_eq!(kind, LlmErrorKind::Malformed);
-    assert!(detail.ends_with("an HTML page: Sign in"), "{detail}");
+    assert_eq!(kind, LlmErrorKind::WrongAddress);
+    assert!(detail.contains("status 200, an HTML page: Sign in; "), "{detail}");
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ async fn each_error_response_has_its_kind() {
         (500, &overloaded, LlmErrorKind::Unavailable),
         (529, &overloaded, LlmErrorKind::Unavailable),
         (200, &error("slow down", "429"), LlmErrorKind::RateLimited),
-        (302, &json!({}), LlmErrorKind::BadRequest),
+        (302, &json!({}), LlmErrorKind::WrongAddress),
     ] {
         let server = Server::start(vec![Reply::json(status, body)]).await;
         let error = complete(&config(&server)).await.unwrap_err();
