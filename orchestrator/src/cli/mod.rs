@@ -325,7 +325,23 @@ fn print_warnings(config: Config) -> anyhow::Result<Config> {
 
 /// Loads the configuration for a command that creates sandboxes. Resolves `auto` and prints warnings about the runtime.
 async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
-    let mut config = load_trusted_config(overrides)?;
+    let config = load_trusted_config(overrides)?;
+    let requested = config.runtime;
+    let (config, state_dir) = resolve_runtime(config, overrides).await?;
+    if requested == Runtime::Auto && config.runtime == Runtime::Local {
+        print::note(
+            "no container engine answers: using the runtime local (to see why: glovebox doctor --runtime docker)\n",
+        );
+    }
+    Ok((config, state_dir))
+}
+
+/// Like [`prepare`], for a command that uses existing sandboxes. It searches Docker as well and reports its error.
+async fn prepare_existing(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
+    resolve_runtime(load_trusted_config(overrides)?, overrides).await
+}
+
+async fn resolve_runtime(mut config: Config, overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let state_dir = StateDir::open(&config.state_dir)?;
     compose::choose_runtime(&mut config, &state_dir).await?;
     warn_about_runtime(&config, overrides);

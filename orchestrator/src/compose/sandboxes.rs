@@ -46,7 +46,8 @@ pub(crate) fn provider_with_warm_pool(
         Runtime::Ssh => Arc::new(SshProvider::new(ssh(&config.sandbox.ssh, &config.host, server, secret)?)),
         Runtime::Remote => remote(&config.sandbox)?,
         Runtime::Auto => {
-            let text = "the runtime auto cannot create sandboxes: choose docker or local";
+            let text =
+                "the runtime auto cannot create sandboxes: add `--runtime docker` or `--runtime local`";
             return Err(UsageError(text.to_owned()).into());
         }
     })

@@ -298,7 +298,7 @@ impl Config {
                 .max_budget
                 .or_else(|| settings.number("core", "max_budget_per_task"))
                 .filter(|limit| *limit > 0.0),
-            runtime: overrides.runtime.or_else(runtime).unwrap_or(Runtime::Docker),
+            runtime: overrides.runtime.or_else(runtime).unwrap_or(Runtime::Auto),
             sandbox,
             command_timeout: settings.number("sandbox", "timeout").unwrap_or(DEFAULT_COMMAND_TIMEOUT),
             state_dir,

@@ -28,7 +28,7 @@ fn error_of(file: &str, environment: &[(&str, &str)]) -> String {
 fn flags_win_over_environment_over_file_over_defaults() {
     let file = "[core]\nmax_iterations = 7\nruntime = \"local\"\n";
     let config = load("", &[], Overrides::default()).unwrap();
-    assert_eq!((config.max_iterations, config.runtime), (500, Runtime::Docker));
+    assert_eq!((config.max_iterations, config.runtime), (500, Runtime::Auto));
     let config = load(file, &[], Overrides::default()).unwrap();
     assert_eq!((config.max_iterations, config.runtime), (7, Runtime::Local));
     let config = load(file, &[("MAX_ITERATIONS", "8")], Overrides::default()).unwrap();

@@ -7,7 +7,7 @@ use engine::sandbox::SandboxError;
 use tokio::time::timeout;
 
 use super::RUNTIME;
-use super::engine::Engine;
+use super::engine::{Engine, USE_LOCAL};
 
 /// A local engine responds in milliseconds. An engine that hangs must not block the next candidate.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ pub(super) async fn first_responding(sockets: &[PathBuf]) -> Result<Engine, Sand
     Err(SandboxError::RuntimeUnavailable {
         runtime: RUNTIME,
         detail: format!(
-            "no engine answers: {}; start Docker or Podman, set DOCKER_HOST, or choose the runtime local",
+            "no engine answers: {}; start Docker or Podman, set DOCKER_HOST, or {USE_LOCAL}",
             tried.join("; ")
         ),
     })

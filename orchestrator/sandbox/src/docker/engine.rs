@@ -25,8 +25,8 @@ use super::labels::{KEY_LABEL, LIFETIME_LABEL, OWNER_LABEL, UNTIL_REMOVED};
 use super::{RUNTIME, discovery};
 use crate::provisioning::{MAX_LOG_BYTES, conversation_of, start_error};
 
-/// Advice in the error if no engine responds.
-const HINT: &str = "is Docker running? The runtime local works without it";
+/// Advice in the errors if no engine responds.
+pub(super) const USE_LOCAL: &str = "add `--runtime local` (for always: `runtime = \"local\"` in `[core]`)";
 
 /// Timeout of one request. A pull is a stream with its own timeout.
 const REQUEST_TIMEOUT_SECS: u64 = 60;
@@ -80,7 +80,7 @@ impl Engine {
             Err(error) => Err(SandboxError::RuntimeUnavailable {
                 runtime: RUNTIME,
                 detail: format!(
-                    "cannot query the version of the engine at {host}: {}; {HINT}",
+                    "cannot query the version of the engine at {host}: {}; is Docker running? Without it, {USE_LOCAL}",
                     format_chain(&error)
                 ),
             }),
@@ -243,6 +243,9 @@ pub(super) fn start_failed(operation: impl fmt::Display, error: &Error) -> Sandb
 fn unavailable(operation: impl fmt::Display, error: &Error) -> SandboxError {
     SandboxError::RuntimeUnavailable {
         runtime: RUNTIME,
-        detail: format!("cannot {operation}: {}; {HINT}", error_message(error)),
+        detail: format!(
+            "cannot {operation}: {}; is Docker running? Without it, {USE_LOCAL}",
+            error_message(error)
+        ),
     }
 }

@@ -24,6 +24,13 @@ pub(super) struct RuntimeChoice {
     pub(super) host: Option<String>,
 }
 
+impl RuntimeChoice {
+    /// Adds the choice to the overrides of the configuration.
+    pub(super) fn overrides(&self, overrides: &Overrides) -> Overrides {
+        Overrides { runtime: self.runtime, ssh_host: self.host.clone(), ..overrides.clone() }
+    }
+}
+
 /// One existing sandbox.
 #[derive(Debug, clap::Args)]
 pub(super) struct SandboxChoice {

@@ -6,7 +6,7 @@ use engine::sandbox::{Lifetime, Sandbox, SandboxError, SandboxProvider, SandboxS
 
 use super::arguments::RuntimeChoice;
 use super::name::{SandboxName, display_name};
-use crate::cli::prepare;
+use crate::cli::{prepare, prepare_existing};
 use crate::compose::{self, Lock, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::UsageError;
@@ -19,10 +19,19 @@ pub(super) struct SandboxRuntime {
 }
 
 impl SandboxRuntime {
+    /// Opens the chosen runtime to create a sandbox.
     pub(super) async fn open(choice: &RuntimeChoice, overrides: &Overrides) -> anyhow::Result<Self> {
-        let RuntimeChoice { runtime, host } = choice.clone();
-        let (config, state_dir) =
-            prepare(&Overrides { runtime, ssh_host: host, ..overrides.clone() }).await?;
+        let (config, state_dir) = prepare(&choice.overrides(overrides)).await?;
+        Self::new(config, state_dir)
+    }
+
+    /// Opens the chosen runtime to use its existing sandboxes.
+    pub(super) async fn open_existing(choice: &RuntimeChoice, overrides: &Overrides) -> anyhow::Result<Self> {
+        let (config, state_dir) = prepare_existing(&choice.overrides(overrides)).await?;
+        Self::new(config, state_dir)
+    }
+
+    fn new(config: Config, state_dir: StateDir) -> anyhow::Result<Self> {
         let provider = compose::provider(&config, &state_dir)?;
         Ok(Self { config, state_dir, provider })
     }

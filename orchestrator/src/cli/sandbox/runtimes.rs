@@ -35,7 +35,7 @@ type RuntimeSandboxes<'a> = (&'a Arc<SandboxRuntime>, Vec<SandboxSummary>);
 
 impl SandboxRuntimes {
     pub(super) async fn open(choice: &RuntimeChoice, overrides: &Overrides) -> anyhow::Result<Self> {
-        let configured = SandboxRuntime::open(choice, overrides).await?;
+        let configured = SandboxRuntime::open_existing(choice, overrides).await?;
         Ok(Self::new(configured, choice.runtime.is_some()))
     }
 
