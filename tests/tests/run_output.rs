@@ -148,35 +148,103 @@ fn unreachable_provider_is_reported_before_start() {
     assert!(home.conversations().is_empty());
 }
 
+/// Runs `glovebox doctor` and returns its exit code and its checks.
+fn doctor(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> (i32, Value) {
+    let mut command = home.glovebox(&[&["doctor", "--json"], arguments].concat());
+    let ended = run_to_end(home, command.envs(variables.iter().copied()));
+    (ended.code, serde_json::from_str(&ended.stdout).unwrap())
+}
+
+fn check<'a>(checks: &'a Value, name: &str) -> &'a Value {
+    let found = checks.as_array().unwrap().iter().find(|check| check["check"] == name);
+    found.unwrap_or_else(|| panic!("no check {name}: {checks}"))
+}
+
+fn names(checks: &Value) -> Vec<&str> {
+    checks.as_array().unwrap().iter().map(|check| check["check"].as_str().unwrap()).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn doctor_reports_missing_requirements() {
+async fn doctor_checks_the_configured_runtime_only() {
     let home = Home::new();
-    let found = |command: &mut Command| -> (i32, Value) {
-        let ended = run_to_end(&home, command);
-        (ended.code, serde_json::from_str(&ended.stdout).unwrap())
-    };
-    let status = |checks: &Value, name: &str| {
-        let checks = checks.as_array().unwrap();
-        checks.iter().find(|check| check["check"] == name).unwrap()["status"].clone()
-    };
-    let server = ModelServer::start([ModelReply::says("hi")]).await;
+    let server = ModelServer::start((0..3).map(|_| ModelReply::says("ok"))).await;
     let nowhere = format!("unix://{}/no-engine", home.path().display());
-    let doctor = |runtime: &str| {
-        let mut command = home.glovebox(&["doctor", "--json", "--runtime", runtime, "-l", "test"]);
-        command.env("LLM_BASE_URL", &server.base_url).env("DOCKER_HOST", &nowhere);
-        command
-    };
-    let (code, checks) = found(&mut doctor("local"));
-    assert_eq!((code, status(&checks, "engine")), (0, json!("warning")), "{checks}");
-    for name in ["isolation", "key", "model", "calls"] {
-        assert_eq!(status(&checks, name), "ok", "{checks}");
-    }
+    let variables = [("LLM_BASE_URL", server.base_url.as_str()), ("DOCKER_HOST", nowhere.as_str())];
+    let (code, checks) = doctor(&home, &["--runtime", "local", "-l", "test"], &variables);
+    assert_eq!((code, names(&checks)), (0, vec!["isolation", "key", "model", "calls", "disk"]), "{checks}");
     assert!(checks.to_string().contains("test: wire format: OpenAI chat completions"), "{checks}");
-    let (code, checks) = found(&mut doctor("docker"));
-    assert_eq!((code, status(&checks, "engine")), (1, json!("failed")), "{checks}");
-    let mut without_key = home.glovebox(&["doctor", "--json", "--runtime", "local", "-l", "gpt-4o"]);
-    let (code, checks) = found(without_key.env("HTTPS_PROXY", "http://127.0.0.1:1"));
-    assert_eq!((code, status(&checks, "key")), (1, json!("failed")), "{checks}");
+    let (code, checks) = doctor(&home, &["-l", "test"], &variables);
+    assert_eq!((code, &check(&checks, "isolation")["status"]), (0, &json!("ok")), "{checks}");
+    let (code, checks) = doctor(&home, &["--runtime", "docker", "-l", "test"], &variables);
+    assert_eq!((code, names(&checks)[0]), (1, "engine"), "{checks}");
+    assert!(check(&checks, "engine")["detail"].to_string().contains("--runtime local"), "{checks}");
+    assert_eq!(server.call_count(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_fails_when_the_model_does_not_answer() {
+    let home = Home::new();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let replies = [
+        ModelReply::error(401, "invalid_api_key", "Incorrect API key"),
+        ModelReply::error(404, "model_not_found", "no such model"),
+    ];
+    let server = ModelServer::start(replies).await;
+    let root = server.base_url.strip_suffix("/v1").unwrap();
+    let dead = format!("http://{closed}/v1");
+    for (base_url, check_name, expected) in [
+        (server.base_url.as_str(), "model", "set LLM_API_KEY, or api_key under [llm]"),
+        (&server.base_url, "model", "set LLM_MODEL, or model under [llm]"),
+        (root, "model", "does base_url lack /v1?; set LLM_BASE_URL"),
+        (&dead, "model", "set LLM_BASE_URL, or base_url under [llm]"),
+        (root.strip_prefix("http://").unwrap(), "key", "lacks `http://`"),
+    ] {
+        let variables = [("LLM_BASE_URL", base_url), ("LLM_API_KEY", "wrong-key")];
+        let (code, checks) = doctor(&home, &["--runtime", "local", "-l", "test"], &variables);
+        let found = check(&checks, check_name);
+        assert_eq!((code, &found["status"]), (1, &json!("failed")), "{checks}");
+        assert!(found["detail"].as_str().unwrap().contains(expected), "{expected}: {found}");
+    }
+    let (code, checks) = doctor(&home, &["--runtime", "local", "-l", "gpt-4o"], &[]);
+    assert_eq!((code, &check(&checks, "key")["status"]), (1, &json!("failed")), "{checks}");
+}
+
+#[test]
+fn doctor_fails_when_a_remote_runtime_does_not_answer() {
+    let home = Home::new();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (url, host) = (format!("http://{closed}"), format!("me@{closed}"));
+    let (api, server) = ("SANDBOX_REMOTE_RUNTIME_API_URL", "SANDBOX_REMOTE_SERVER_URL");
+    for (runtime, variables, name, expected) in [
+        ("remote", vec![], "service", "set remote_runtime_api_url"),
+        ("remote", vec![(api, url.as_str()), ("SANDBOX_API_KEY", "k")], "service", "refused"),
+        ("remote", vec![(server, &url), ("SANDBOX_REMOTE_SERVER_KEY", "k")], "service", "refused"),
+        ("ssh", vec![], "ssh", "add --host"),
+        ("ssh", vec![("SANDBOX_SSH_HOST", host.as_str())], "ssh", "refused"),
+    ] {
+        let script = home.script(&json!([]));
+        let (code, checks) = doctor(&home, &["--runtime", runtime, "-l", &script], &variables);
+        assert_eq!((code, names(&checks)[0]), (1, name), "{checks}");
+        assert!(check(&checks, name)["detail"].as_str().unwrap().contains(expected), "{expected}: {checks}");
+    }
+}
+
+#[test]
+fn local_runtime_is_the_default_without_an_engine() {
+    let home = Home::new();
+    let nowhere = format!("unix://{}/no-engine", home.path().display());
+    let task = |more: &[&str]| {
+        let script = home.script(&json!([finish()]));
+        let mut command = home.glovebox(&[&["run", "work", "-l", &script], more].concat());
+        run_to_end(&home, command.env("DOCKER_HOST", &nowhere))
+    };
+    let run = task(&[]).expect(0);
+    assert_eq!(run.stderr.matches("no container engine answers").count(), 1, "{}", run.stderr);
+    let named = task(&["--runtime", "docker"]).expect(1);
+    assert!(named.stderr.contains("add `--runtime local`"), "{}", named.stderr);
+    home.write(".glovebox/config.toml", "[core]\nruntime = \"docker\"\n");
+    task(&[]).expect(1);
+    home.assert_nothing_runs();
 }
 
 #[test]

@@ -1,14 +1,17 @@
-//! `glovebox doctor`: checks whether this machine and the configuration meet the requirements of a run. Starts no sandbox and
-//! calls no model.
+//! `glovebox doctor`: checks whether this machine and the configuration meet the requirements of a run. Starts no sandbox. Sends
+//! each model one short message, because only its answer shows that key, name and address are right.
 
 use std::path::Path;
+use std::time::Duration;
 
+use conversations::Conversations;
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::interrupts::Interrupts;
 use super::{load_config, print};
 use crate::compose::{self, CallMode, Models, StateDir, provider_models};
-use crate::config::{Config, Overrides, Runtime};
+use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
 use crate::exit::Exit;
 
 /// Free space below which the disk is a warning: an image or a build may not fit.
@@ -17,14 +20,21 @@ const LOW_SPACE: u64 = 2 << 30;
 /// Free space below which a run is likely to fail.
 const MIN_SPACE: u64 = 100 << 20;
 
+/// Timeout of the check of a remote host or service.
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(20);
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exits with 1 if a requirement of the configured runtime fails.
+Sends each model one short message, which may cost a fraction of a cent. Exits with 1 if a check fails.
 Example: glovebox doctor --runtime local --json")]
 pub(super) struct DoctorArguments {
     /// Check for this runtime instead of the configured one.
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<Runtime>,
+
+    /// Host of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
 
     /// Check for this model instead of the configured one.
     #[arg(short = 'l', long, value_name = "MODEL")]
@@ -39,7 +49,7 @@ pub(super) struct DoctorArguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
     Ok,
-    /// A failure that the configured runtime tolerates, or a failure that may occur soon.
+    /// A failure that may occur soon.
     Warning,
     Failed,
 }
@@ -51,14 +61,10 @@ struct Check {
 }
 
 impl Check {
-    /// A failed check is only a warning if the runtime does not need it.
-    fn new(name: &'static str, is_needed: bool, result: anyhow::Result<String>) -> Self {
+    fn new(name: &'static str, result: anyhow::Result<String>) -> Self {
         match result {
             Ok(detail) => Self { name, status: Status::Ok, detail },
-            Err(error) => {
-                let status = if is_needed { Status::Failed } else { Status::Warning };
-                Self { name, status, detail: format!("{error:#}") }
-            }
+            Err(error) => Self { name, status: Status::Failed, detail: format!("{error:#}") },
         }
     }
 }
@@ -72,24 +78,27 @@ pub(super) async fn run(arguments: DoctorArguments, overrides: Overrides) -> any
 }
 
 async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let overrides = Overrides { runtime: arguments.runtime, model: arguments.model, ..overrides };
+    let overrides = Overrides {
+        runtime: arguments.runtime,
+        ssh_host: arguments.host,
+        model: arguments.model,
+        ..overrides
+    };
     let config = load_config(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let model_facts = describe_models(&config).await?;
-    let (engine, isolation) = tokio::join!(engine(&config, &state_dir), isolation(&config, &state_dir));
-    // `auto` needs one of both.
-    let (has_engine, is_isolated) = (engine.is_ok(), isolation.is_ok());
-    let needs = |runtime: Runtime, has_other: bool| {
-        config.runtime == runtime || config.runtime == Runtime::Auto && !has_other
-    };
-    let checks = [
-        Check::new("engine", needs(Runtime::Docker, is_isolated), engine),
-        Check::new("isolation", needs(Runtime::Local, has_engine), isolation),
-        Check::new("key", true, key(&config)),
-        Check::new("model", true, model(&config).await),
-        Check::new("calls", false, Ok(model_facts)),
-        disk(&config.state_dir),
-    ];
+    let key = key(&config);
+    // A model whose configuration is invalid cannot be called.
+    let (runtime, model) = tokio::join!(runtime(&config, &state_dir), async {
+        match key.is_ok() {
+            true => Some(Check::new("model", compose::call_models(&config).await)),
+            false => None,
+        }
+    });
+    let mut checks = vec![runtime, Check::new("key", key)];
+    checks.extend(model);
+    checks.extend(model_facts.map(|facts| Check::new("calls", Ok(facts))));
+    checks.push(disk(&config.state_dir));
     report(&checks, arguments.json)?;
     let has_failed = checks.iter().any(|check| check.status == Status::Failed);
     Ok(if has_failed { Exit::Failed } else { Exit::Finished })
@@ -120,16 +129,79 @@ impl Status {
     }
 }
 
+/// Checks the configured runtime.
+async fn runtime(config: &Config, state_dir: &StateDir) -> Check {
+    match config.runtime {
+        Runtime::Docker => Check::new("engine", engine(config, state_dir).await),
+        Runtime::Local => Check::new("isolation", isolation(config, state_dir).await),
+        Runtime::Auto => match engine(config, state_dir).await {
+            Ok(detail) => Check::new("engine", Ok(detail)),
+            Err(error) => {
+                let local = Config { runtime: Runtime::Local, ..config.clone() };
+                let isolation = isolation(&local, state_dir).await;
+                let isolation =
+                    isolation.map(|detail| format!("no container engine answers; local: {detail}"));
+                Check::new("isolation", isolation.map_err(|cause| cause.context(format!("{error:#}"))))
+            }
+        },
+        Runtime::Ssh => Check::new("ssh", remote(config, state_dir).await),
+        Runtime::Remote => Check::new("service", remote(config, state_dir).await),
+    }
+}
+
 async fn engine(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
     compose::check_docker(config, state_dir).await?;
-    Ok("a Docker engine responds".to_owned())
+    Ok("a container engine responds".to_owned())
 }
 
 async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
-    let local = Config { runtime: Runtime::Local, ..config.clone() };
-    match compose::isolation(&local, state_dir).await? {
+    match compose::isolation(config, state_dir).await? {
         Some((isolation, bounds)) => Ok(format!("{isolation}; bounded: {bounds}")),
         None => Ok(String::new()),
+    }
+}
+
+/// Checks the host or the service of sandboxes, without retries.
+async fn remote(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
+    let mut config = config.clone();
+    config.sandbox.remote.enable_retries = false;
+    // A question on the terminal would be part of the output of a check.
+    config.sandbox.ssh.unknown_hosts.get_or_insert(UnknownHostPolicy::Refuse);
+    let provider = compose::provider(&config, state_dir)?;
+    let check = async {
+        if config.runtime == Runtime::Remote && config.sandbox.remote.server_url.is_some() {
+            // Only connects, because this server exists already.
+            let spec = compose::spec(&config.sandbox, Conversations::new_id());
+            provider.create(&spec, &|_| {}).await?;
+            return Ok("the action server responds and accepts the key".to_owned());
+        }
+        provider.list().await?;
+        Ok("responds and accepts you".to_owned())
+    };
+    let limit = REMOTE_TIMEOUT;
+    let checked = timeout(limit, check).await;
+    let checked = checked.unwrap_or_else(|_| anyhow::bail!("no response within {} s", limit.as_secs()));
+    checked.map_err(|error| anyhow::anyhow!("{error:#}; {}", remote_next_step(&config)))
+}
+
+/// What the user can do about a host or a service that does not respond.
+fn remote_next_step(config: &Config) -> String {
+    let remote = &config.sandbox.remote;
+    match (&config.sandbox.ssh.target, &remote.server_url, &remote.api_url) {
+        (Some(target), ..) if config.runtime == Runtime::Ssh => {
+            format!("try `ssh {target}`, or set ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
+        }
+        (_, Some(url), _) => {
+            format!(
+                "start the server at {url}, or set remote_server_url in [sandbox] (SANDBOX_REMOTE_SERVER_URL)"
+            )
+        }
+        (_, _, url) => {
+            let url = url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
+            format!(
+                "start the service{url}, or set remote_runtime_api_url in [sandbox] (SANDBOX_REMOTE_RUNTIME_API_URL)"
+            )
+        }
     }
 }
 
@@ -143,21 +215,15 @@ fn key(config: &Config) -> anyhow::Result<String> {
     })
 }
 
-async fn model(config: &Config) -> anyhow::Result<String> {
-    let Some(model) = &config.llm.model else { anyhow::bail!("no model is configured") };
-    compose::reach_provider(config).await?;
-    Ok(format!("the provider of {model} can be reached"))
-}
-
-/// Describes how the models are called. The price table is decoded on a blocking thread.
-async fn describe_models(config: &Config) -> anyhow::Result<String> {
+/// Describes how the models are called. `None` if no provider is. The price table is decoded on a blocking thread.
+async fn describe_models(config: &Config) -> anyhow::Result<Option<String>> {
     let models: Vec<_> = provider_models(config).map(|(model, config)| (model.clone(), config)).collect();
     let describe = move || {
         let lines = models.iter().map(|(model, config)| format!("{model}: {}", llm::describe(config)));
         lines.collect::<Vec<_>>().join("\n")
     };
     let text = tokio::task::spawn_blocking(describe).await?;
-    Ok(if text.is_empty() { "the responses come from a file".to_owned() } else { text })
+    Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
 fn disk(folder: &Path) -> Check {
@@ -173,7 +239,10 @@ fn disk(folder: &Path) -> Check {
         MIN_SPACE..LOW_SPACE => Status::Warning,
         LOW_SPACE.. => Status::Ok,
     };
-    let detail = format!("{} free in {}", indicatif::HumanBytes(free), folder.display());
+    let mut detail = format!("{} free in {}", indicatif::HumanBytes(free), folder.display());
+    if status != Status::Ok {
+        detail.push_str(": free some, or set file_store_path under [core] to a folder on another disk");
+    }
     Check { name: "disk", status, detail }
 }
 
@@ -182,12 +251,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failure_is_a_warning_when_it_is_not_needed() {
-        let failed = || Err(anyhow::anyhow!("no engine"));
-        assert_eq!(Check::new("engine", true, failed()).status, Status::Failed);
-        assert_eq!(Check::new("engine", false, failed()).status, Status::Warning);
-        assert_eq!(Check::new("engine", true, Ok(String::new())).status, Status::Ok);
-        assert_ne!(disk(Path::new("/")).detail, "");
+    fn disk_check_fails_when_the_folder_does_not_exist() {
         assert_eq!(disk(Path::new("/nowhere/at/all")).status, Status::Failed);
+        assert!(disk(Path::new("/")).detail.contains(" free in /"));
     }
 }

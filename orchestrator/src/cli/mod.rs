@@ -138,7 +138,7 @@ enum Command {
     /// List, show, export, fork and remove conversations.
     #[command(subcommand)]
     Conversations(conversations::ConversationsCommand),
-    /// Check what runs need: the engine, isolation, the model and its key, the disk.
+    /// Check what runs need: the runtime, the model and its key, the disk.
     Doctor(doctor::DoctorArguments),
     /// Watch a scripted agent repair a small project.
     Demo(demo::DemoArguments),

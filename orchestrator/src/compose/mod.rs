@@ -27,7 +27,8 @@ use condenser::condenser;
 pub(crate) use conversations::{host_error, restore_settings};
 pub(crate) use hosted::ConfiguredFactory;
 pub(crate) use model::{
-    CallMode, Models, check_key, check_scripts, provider_models, reach_provider, stored_model_name,
+    CallMode, Models, call_models, check_key, check_scripts, provider_models, reach_provider,
+    stored_model_name,
 };
 pub(crate) use parts::{conversation_spec, parts, started};
 pub(crate) use sandboxes::{

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::agent::tools::ToolName;
-use engine::llm::Llm;
+use engine::llm::{ChatMessage, Llm, LlmErrorKind, LlmRequest, MessagePart};
 use llm::{LlmConfig, MultimodalRouter, RecordingLlm, RecordingRedaction, ReplayLlm, ScriptedLlm};
 use protocol::ConversationId;
 
@@ -19,6 +20,9 @@ pub(super) const SCRIPTED: &str = "scripted:";
 
 /// Maximum size of a file with responses, in bytes.
 const MAX_SCRIPT_LENGTH: usize = 64 << 20;
+
+/// Timeout of a call that checks a model. A local model may have to be loaded first.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A script without responses.
 const EMPTY_SCRIPT: &str = r#"{"responses": []}"#;
@@ -182,9 +186,50 @@ pub(crate) async fn reach_provider(config: &Config) -> anyhow::Result<()> {
     check_key(config)?;
     for (model, config) in provider_models(config) {
         let reached = llm::check_connection(&config).await;
-        reached.map_err(|error| anyhow::anyhow!("cannot reach the provider of {model}: {}", error.detail))?;
+        reached.map_err(|error| {
+            anyhow::anyhow!("cannot reach the provider of {model}: {}{}", error.detail, next_step(error.kind))
+        })?;
     }
     Ok(())
+}
+
+/// Sends each of the agent's models a short message, without retries. Fails with the next step if one does not answer.
+pub(crate) async fn call_models(config: &Config) -> anyhow::Result<String> {
+    let mut lines = Vec::new();
+    for (model, mut config) in provider_models(config) {
+        config.retry.num_retries = 1;
+        config.timeouts.total = config.timeouts.total.min(CHECK_TIMEOUT);
+        let text = MessagePart::Text("Reply with the word ok.".to_owned());
+        let request = LlmRequest { messages: vec![ChatMessage::User(vec![text])], tools: Vec::new() };
+        let completion = llm::connect(&config)?.complete(&request, &|_| {}).await;
+        let completion =
+            completion.map_err(|error| anyhow::anyhow!("{model}: {error}{}", next_step(error.kind)))?;
+        lines.push(format!("{model} answers in {:.1} s", completion.latency.as_secs_f64()));
+    }
+    Ok(if lines.is_empty() { "the responses come from a file".to_owned() } else { lines.join("\n") })
+}
+
+/// What the user can do about an error of a model.
+fn next_step(kind: LlmErrorKind) -> &'static str {
+    match kind {
+        LlmErrorKind::Authentication | LlmErrorKind::Permission => {
+            "; set LLM_API_KEY, or api_key under [llm]"
+        }
+        LlmErrorKind::UnknownModel => "; set LLM_MODEL, or model under [llm]",
+        LlmErrorKind::WrongAddress | LlmErrorKind::Connection | LlmErrorKind::Timeout => {
+            "; set LLM_BASE_URL, or base_url under [llm]"
+        }
+        LlmErrorKind::OutOfCredit => "; add credit, or set the key of another account in LLM_API_KEY",
+        LlmErrorKind::RateLimited | LlmErrorKind::Unavailable | LlmErrorKind::StreamCut => {
+            "; try again later"
+        }
+        LlmErrorKind::BadRequest
+        | LlmErrorKind::ContextWindowExceeded
+        | LlmErrorKind::ContentPolicy
+        | LlmErrorKind::Malformed
+        | LlmErrorKind::ScriptEnded
+        | LlmErrorKind::NotRecorded => "; check the keys under [llm]",
+    }
 }
 
 fn connect_unlogged(settings: &LlmSettings, answered: usize) -> anyhow::Result<Arc<dyn Llm>> {
