@@ -19,8 +19,6 @@ mod writable;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use exit::Exit;
 
 fn main() -> ExitCode {
@@ -29,7 +27,7 @@ fn main() -> ExitCode {
         return code;
     }
     cli::complete_if_requested();
-    let arguments = cli::Arguments::parse();
+    let arguments = cli::parse();
     let traces = telemetry::init(arguments.log_level.as_deref(), arguments.log_format);
     let result = traces.and_then(|traces| {
         let exit = run(arguments);

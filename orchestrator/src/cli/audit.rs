@@ -13,8 +13,8 @@ use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The log has each change by a client of the server, each sign-in and each wrong key, what `glovebox user` did, and each copy that
-`glovebox store` made into this store: when, who, from which address, to which conversation, and the status of the response. It has
+The log has each change by a client of the server, each sign-in and each wrong key, what `glovebox user` did, and each copy that \
+`glovebox store` made into this store: when, who, from which address, to which conversation, and the status of the response. It has \
 no content and no secret. The latest million entries are kept.
 Examples:
   glovebox audit --user ada -n 20

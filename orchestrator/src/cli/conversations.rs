@@ -22,7 +22,7 @@ pub(super) enum ConversationsCommand {
     Ls(list::ListArguments),
     /// Create a conversation with a copy of the first events of another one.
     #[command(after_help = "\
-Copies the workspace as it is now, except a folder that was given with -d, which both conversations use. The fork gets its
+Copies the workspace as it is now, except a folder that was given with -d, which both conversations use. The fork gets its \
 own sandbox. Prints the id of the fork; continue it with `glovebox resume ID -t TEXT`.")]
     Fork {
         #[command(flatten)]

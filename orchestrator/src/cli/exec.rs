@@ -15,10 +15,10 @@ use crate::workspace::{self, WorkspaceFolder};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Several words are quoted for the shell; a single one is a script. The command reads standard input, as with ssh: in a loop
-that reads a file, use -n. ^C terminates the command, and the exit code is 130. If the output is a closed pipe, the exit
+Several words are quoted for the shell; a single one is a script. The command reads standard input, as with ssh: in a loop \
+that reads a file, use -n. ^C terminates the command, and the exit code is 130. If the output is a closed pipe, the exit \
 code is 141.
-With --json, the command has no standard input. Of longer output, the first and the last half million characters are
+With --json, the command has no standard input. Of longer output, the first and the last half million characters are \
 printed, and `metadata.suffix` has the number of missing ones. Without --json, all output is printed while it is written.
   glovebox exec -- ls -la          glovebox exec -- 'cd /tmp && ls | wc -l'
   tar cz . | glovebox exec -- 'tar xz && make'")]

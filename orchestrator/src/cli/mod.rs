@@ -19,6 +19,7 @@ mod follow;
 mod fresh_sandbox;
 mod image;
 mod interrupts;
+mod options;
 mod palette;
 mod partial_answer;
 mod pictures;
@@ -47,6 +48,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 pub(crate) use completions::complete_if_requested;
+pub(crate) use options::parse;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -63,27 +65,28 @@ pub(crate) struct Arguments {
     command: Command,
 
     /// Configuration to read instead of ~/.glovebox/config.toml and config.toml in this folder.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide = true, value_name = "FILE")]
     config_file: Option<PathBuf>,
 
     /// Database of conversations that several hosts share: postgres://USER:PASSWORD@HOST/NAME. By default a file in the state
     /// folder. A password is better given in the variable STORE_URL.
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, hide = true, value_name = "URL")]
     store: Option<String>,
 
     /// Where large events are: a folder, or s3://BUCKET/PREFIX with the variables AWS_ENDPOINT_URL, AWS_REGION,
     /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. By default the folder blobs in the state folder, or the database of --store.
-    #[arg(long, global = true, value_name = "PLACE")]
+    #[arg(long, global = true, hide = true, value_name = "PLACE")]
     blobs: Option<String>,
 
     /// Log level on standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG.
-    #[arg(long, global = true, value_name = "LEVEL", value_parser = log_filter)]
+    #[arg(long, global = true, hide = true, value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: Option<String>,
 
     /// Format of the log: text, or json (one object per line).
     #[arg(
         long,
         global = true,
+        hide = true,
         value_name = "FORMAT",
         default_value = "text",
         hide_default_value = true,
@@ -118,6 +121,7 @@ const OWN_CRATES: [&str; 12] = [
 const EXIT_CODES: &str = "\
 Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your approval or
 answer, 130 interrupted.
+Options of all commands, such as --config-file and --log-level: `glovebox help options`.
 Try it without a key, a network or Docker: `glovebox demo`.";
 
 #[derive(Debug, Subcommand)]
@@ -155,6 +159,8 @@ enum Command {
     SandboxHost(sandbox_host::SandboxHostArguments),
     /// Trust or reject a config.toml of this folder, an agent file or a policy.
     Trust(trust::TrustArguments),
+    /// Explain the options that all commands have: the configuration, the store and the log.
+    Options,
     /// Print completions for a shell.
     Completions(completions::CompletionsArguments),
 }
@@ -289,6 +295,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Audit(command) => audit::run(command, &overrides).await,
         Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,
         Command::Trust(command) => trust::run(&command, &overrides),
+        Command::Options => options::run(),
         Command::Completions(command) => completions::run(&command),
     }
 }

@@ -20,7 +20,7 @@ const MAX_LINES: usize = 12;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-FILE is a JSON array of V0's events, which --save-trajectory and V0 write. After the last action, the agent continues with
+FILE is a JSON array of V0's events, which --save-trajectory and V0 write. After the last action, the agent continues with \
 the model, as in `glovebox run`.
 With --diff, no model is called, and the exit code is 1 if the result of an action differs from that in the file.")]
 pub(super) struct ReplayArguments {

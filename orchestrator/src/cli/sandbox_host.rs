@@ -25,11 +25,11 @@ const KEYS_VARIABLE: &str = "GLOVEBOX_SANDBOX_HOST_KEYS";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-To use it on another machine, set the runtime to `remote`, remote_runtime_api_url to http://THIS_HOST:PORT, and api_key to
-the secret of a key. Keys and traffic are not encrypted: on a network, use a proxy that terminates TLS and forwards
+To use it on another machine, set the runtime to `remote`, remote_runtime_api_url to http://THIS_HOST:PORT, and api_key to \
+the secret of a key. Keys and traffic are not encrypted: on a network, use a proxy that terminates TLS and forwards \
 `Upgrade`, and set its address with --public-url.
 
-Each key can only use its own sandboxes. On ^C or SIGTERM, the sandboxes keep running, and the next start recovers them, as
+Each key can only use its own sandboxes. On ^C or SIGTERM, the sandboxes keep running, and the next start recovers them, as \
 after a crash. Sandboxes without a client for --idle-timeout are removed, unless they are paused or their owner keeps them.")]
 pub(super) struct SandboxHostArguments {
     /// Address to listen on; 0.0.0.0:PORT for all networks.

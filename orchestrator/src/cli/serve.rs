@@ -34,15 +34,15 @@ use crate::metrics::Metrics;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Clients send the key as X-Session-API-Key, or as a bearer token. It is generated at the first start, unless SESSION_API_KEY
-is set, and kept in the state folder. It is the operator's key, and sees everything. `glovebox user` adds users, who have keys of
+Clients send the key as X-Session-API-Key, or as a bearer token. It is generated at the first start, unless SESSION_API_KEY \
+is set, and kept in the state folder. It is the operator's key, and sees everything. `glovebox user` adds users, who have keys of \
 their own and see only their own conversations and settings.
 
-Settings and secrets of users are encrypted in the state folder, with the key in GLOVEBOX_SECRETS_KEY, else in the file that
+Settings and secrets of users are encrypted in the state folder, with the key in GLOVEBOX_SECRETS_KEY, else in the file that \
 GLOVEBOX_SECRETS_KEY_FILE names, else with one that is generated at the first start.
 
-On ^C or SIGTERM the server takes no requests any more, waits for the models and tool servers that are being called, and closes the
-conversations. Their sandboxes are kept, and commands continue in them. The next start resumes those whose agent was at work, as
+On ^C or SIGTERM the server takes no requests any more, waits for the models and tool servers that are being called, and closes the \
+conversations. Their sandboxes are kept, and commands continue in them. The next start resumes those whose agent was at work, as \
 after a crash. A second ^C ends the waiting.")]
 pub(super) struct ServeArguments {
     /// Address to listen on; 0.0.0.0:PORT for all networks. A socket that systemd passes is used instead.

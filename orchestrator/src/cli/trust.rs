@@ -10,7 +10,7 @@ use crate::trust::{Fingerprint, Verdict};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Another user or an agent may have written the files of the current folder. Until you trust such a file, only keys that grant
+Another user or an agent may have written the files of the current folder. Until you trust such a file, only keys that grant \
 nothing take effect. A decision applies to the path and the content of the file, and ends when the content changes.
   glovebox trust                       glovebox trust --deny          glovebox trust --list
   glovebox trust .glovebox/agents/reviewer.md")]

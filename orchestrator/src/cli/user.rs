@@ -18,7 +18,7 @@ use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each user of `glovebox serve` sees only own conversations, sandboxes and settings, and signs in with a key. The key of the server
+Each user of `glovebox serve` sees only own conversations, sandboxes and settings, and signs in with a key. The key of the server \
 is the operator's: it needs no user, and sees all conversations. Changes take effect at once, also in a running server.
 Examples:
   glovebox user add ada

@@ -17,7 +17,7 @@ fn states() -> [&'static str; ConversationStatus::ALL.len()] {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-AGE is the time since the last event, COST the cost of all model calls. A conversation is `interrupted` if its process was
+AGE is the time since the last event, COST the cost of all model calls. A conversation is `interrupted` if its process was \
 killed while the agent worked, and `damaged` if its entry in the list cannot be read.
 Examples:
   glovebox conversations ls --here -n 5

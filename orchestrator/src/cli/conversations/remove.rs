@@ -14,7 +14,7 @@ use crate::terminal_input;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Removes the log, the sandbox and the workspace of each conversation, but not a folder that was given with -d. Refuses a
+Removes the log, the sandbox and the workspace of each conversation, but not a folder that was given with -d. Refuses a \
 conversation that a process runs now. Prints the ids of the removed conversations.
 Examples:
   glovebox conversations rm 0199a3

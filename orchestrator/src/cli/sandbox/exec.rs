@@ -12,8 +12,8 @@ use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Runs the program directly, without a shell. Exit codes: 128 plus the signal's number if a signal terminated the program,
-127 if it does not exist, 126 if it cannot be executed. Values of [secrets] are redacted in the output;
+Runs the program directly, without a shell. Exit codes: 128 plus the signal's number if a signal terminated the program, \
+127 if it does not exist, 126 if it cannot be executed. Values of [secrets] are redacted in the output; \
 `glovebox sandbox cp` copies them unchanged.
 Examples:
   glovebox sandbox exec box -- python3 -m http.server 8080

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Copies the files of the sandbox, but not its processes, mounts and environment. The copy is removed with the last fork
+Copies the files of the sandbox, but not its processes, mounts and environment. The copy is removed with the last fork \
 that uses it.
 Example: glovebox sandbox fork box attempt-2 --env TOKEN")]
 pub(super) struct ForkArguments {

@@ -17,7 +17,7 @@ const SHORT_ID_LENGTH: usize = 12;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-By default, lists the sandboxes of docker, local, and, if they are configured, ssh and remote. Warns about a runtime that
+By default, lists the sandboxes of docker, local, and, if they are configured, ssh and remote. Warns about a runtime that \
 does not respond.")]
 pub(super) struct LsArguments {
     /// Print one JSON array.

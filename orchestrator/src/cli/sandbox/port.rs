@@ -24,7 +24,7 @@ const MAX_CONNECTIONS: usize = 200;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints the address of each port and a URL for browsers, and forwards until ^C. Without BIND, only this machine can connect. The
+Prints the address of each port and a URL for browsers, and forwards until ^C. Without BIND, only this machine can connect. The \
 sandbox needs no network. Without ports, lists those with a listener in the sandbox.
 Examples:
   glovebox sandbox port box                   list ports with a listener

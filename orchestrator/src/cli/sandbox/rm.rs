@@ -15,7 +15,7 @@ use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Removes the sandbox and its files, except a folder that was given with -d. Refuses the sandbox of a conversation that a
+Removes the sandbox and its files, except a folder that was given with -d. Refuses the sandbox of a conversation that a \
 process runs now. If one of several sandboxes cannot be removed, the others are removed, and the exit code is 1.")]
 pub(super) struct RmArguments {
     /// Names of the sandboxes.

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The image excludes mounts, such as a workspace from -d. List images with `glovebox sandbox ls --snapshots`, and remove
+The image excludes mounts, such as a workspace from -d. List images with `glovebox sandbox ls --snapshots`, and remove \
 them with `glovebox sandbox rm --snapshot`.
 Example: glovebox sandbox create other --image \"$(glovebox sandbox snapshot box)\"")]
 pub(super) struct SnapshotArguments {

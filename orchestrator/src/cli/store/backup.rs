@@ -28,9 +28,9 @@ const AUDIT_PAGE_SIZE: usize = 1000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The backup has the conversations, the users with hashes of their keys, their settings and secrets, and the audit log, of
-either kind of store. Servers can run meanwhile: each conversation is stored as it was at one time. Settings stay
-encrypted, and their key is NOT in the backup: keep the file secrets-key in another place. Workspaces and the other files
+The backup has the conversations, the users with hashes of their keys, their settings and secrets, and the audit log, of \
+either kind of store. Servers can run meanwhile: each conversation is stored as it was at one time. Settings stay \
+encrypted, and their key is NOT in the backup: keep the file secrets-key in another place. Workspaces and the other files \
 of the state folder are not in it either.
 The file replaces one of this name when it is complete, and not if a conversation cannot be read. Only you can read it. It is a tar archive, compressed with gzip.
 Examples:

@@ -20,8 +20,8 @@ use crate::v0_folder::{Exported, V0Export};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Writes sessions/ID/events/N.json and sessions/ID/metadata.json, which OpenHands V0 reads in its file_store_path and
-`glovebox conversations import DIR` imports. Events have V0's ids, from 0, and screenshots of pages are included.
+Writes sessions/ID/events/N.json and sessions/ID/metadata.json, which OpenHands V0 reads in its file_store_path and \
+`glovebox conversations import DIR` imports. Events have V0's ids, from 0, and screenshots of pages are included. \
 Glovebox's own records (settings, sandboxes, titles) are left out, except what V0 has in the metadata. Prints the ids.
 Examples:
   glovebox store export ./v0

@@ -22,12 +22,12 @@ const AUDIT_PAGE_SIZE: usize = 1000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without a target, migrates the tables of the configured store to this version, and prints the versions before and after.
+Without a target, migrates the tables of the configured store to this version, and prints the versions before and after. \
 Each command does so when it opens a store; this one does only that.
-With a target, copies conversations, users with their keys, settings and the audit log, but not sessions: users sign in
-again. Nothing that the target has is changed, so that a copy can be repeated: a conversation that has grown gets its
-further events, and users who exist keep their own keys. A conversation that runs is not copied; repeat the command when
-it has ended. Workspaces and the other files of the state folder stay where they are. Settings stay encrypted: the target
+With a target, copies conversations, users with their keys, settings and the audit log, but not sessions: users sign in \
+again. Nothing that the target has is changed, so that a copy can be repeated: a conversation that has grown gets its \
+further events, and users who exist keep their own keys. A conversation that runs is not copied; repeat the command when \
+it has ended. Workspaces and the other files of the state folder stay where they are. Settings stay encrypted: the target \
 needs the same key (secrets-key).
 Examples:
   glovebox store migrate

@@ -32,11 +32,11 @@ const MAX_ACCOUNTS: u64 = 1_000_000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The file is checked as a whole before anything is changed. Then everything is added that the store lacks. Nothing that
-exists is changed, so that a restore can be repeated. A conversation whose log is the start of the one in the backup gets
-its further events; one with another log, or that runs now, is reported, and the exit code is 1. Users who exist keep
-their own keys: one that was revoked since stays revoked. Sessions are not restored: users sign in again.
-Settings need the key that they were encrypted with: put it in the file secrets-key of the state folder first. An agent
+The file is checked as a whole before anything is changed. Then everything is added that the store lacks. Nothing that \
+exists is changed, so that a restore can be repeated. A conversation whose log is the start of the one in the backup gets \
+its further events; one with another log, or that runs now, is reported, and the exit code is 1. Users who exist keep \
+their own keys: one that was revoked since stays revoked. Sessions are not restored: users sign in again. \
+Settings need the key that they were encrypted with: put it in the file secrets-key of the state folder first. An agent \
 that was at work in the backup continues when a server starts, or with `glovebox resume ID`.
 Examples:
   glovebox store restore --dry-run glovebox.tar.gz

@@ -21,7 +21,7 @@ fn scopes() -> [&'static str; KeyScope::ALL.len()] {
 pub(super) enum KeyCommand {
     /// Add a key of a user, and print it. It is shown only this time.
     #[command(after_help = "\
-Clients send the key as X-Session-API-Key, or as a bearer token. A key with the scope `read` lists and reads conversations, files
+Clients send the key as X-Session-API-Key, or as a bearer token. A key with the scope `read` lists and reads conversations, files \
 and settings, and follows streams. It starts and changes nothing, and reaches no port of a sandbox.")]
     Add {
         /// The user.

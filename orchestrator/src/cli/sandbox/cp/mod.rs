@@ -35,9 +35,9 @@ const MAX_NAMED: usize = 10;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-One of SRC and DST is in a sandbox: NAME:PATH. A relative path starts in the working directory of the sandbox's shells.
-Write a local path that contains a colon as ./a:b. A folder is copied with its contents, into DST if that is an existing
-folder; DIR/. copies only the contents. `-` is standard input or output: the bytes of a file, or a tar archive of a folder
+One of SRC and DST is in a sandbox: NAME:PATH. A relative path starts in the working directory of the sandbox's shells. \
+Write a local path that contains a colon as ./a:b. A folder is copied with its contents, into DST if that is an existing \
+folder; DIR/. copies only the contents. `-` is standard input or output: the bytes of a file, or a tar archive of a folder \
 in the sandbox. Links that lead out of the folder are skipped with a warning, and the exit code is 1.
 Examples:
   glovebox sandbox cp . box:/workspace
