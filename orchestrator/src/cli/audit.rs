@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use protocol::{ConversationId, UserId};
 use serde_json::{Value, json};
 
-use super::{candidates, load_config_to_read, print, table};
-use crate::compose::{StateDir, Stores};
+use super::{candidates, load_config_to_read, open_state_of_server, print, table};
+use crate::compose::Stores;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -40,7 +40,7 @@ pub(super) struct AuditArguments {
 pub(super) async fn run(arguments: AuditArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let AuditArguments { user, conversation, limit, json } = arguments;
     let config = load_config_to_read(overrides)?;
-    let stores = Stores::open(&config, &StateDir::open(&config.state_dir)?).await?;
+    let stores = Stores::open(&config, &open_state_of_server(&config)?).await?;
     let entries = stores.accounts().await?.audit.read(&AuditFilter { user, conversation, limit }).await?;
     stores.close().await;
     if json {

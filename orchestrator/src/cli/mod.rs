@@ -363,6 +363,18 @@ async fn print_isolation(config: &Config, state_dir: &StateDir) -> anyhow::Resul
     Ok(())
 }
 
+/// Opens the state folder of a command for the server's users or data. Warns if its server uses another store.
+fn open_state_of_server(config: &Config) -> anyhow::Result<StateDir> {
+    let state_dir = StateDir::open(&config.state_dir)?;
+    let own = config.store.name();
+    if let Some(served) = state_dir.served_store().filter(|served| *served != own) {
+        print::warning(&format!(
+            "the server of this state folder uses {served}, this command {own}: give it the server's --store or --config-file"
+        ));
+    }
+    Ok(state_dir)
+}
+
 fn warn_about_runtime(config: &Config, overrides: &Overrides) {
     match config.runtime {
         Runtime::Local if config.sandbox.unsafe_local => {

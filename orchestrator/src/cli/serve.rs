@@ -171,6 +171,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         compose::sharing_warnings(&config).iter().for_each(|warning| print::warning(warning));
     }
     let addresses = AddressPolicy::new(arguments.allowed_addresses);
+    let _served = state_dir.mark_served(&config.store.name())?;
     let git = git_client(addresses.clone(), arguments.git_apis)?;
     let configs = user_configs(config, &overrides, addresses)?;
     let profiles = Arc::new(UserProfiles::new(stores.profiles().await?, Arc::new(configs.clone())));

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use protocol::UserId;
 use serde_json::json;
 
-use super::{candidates, load_config_to_read, print, table};
-use crate::compose::{StateDir, Stores};
+use super::{candidates, load_config_to_read, open_state_of_server, print, table};
+use crate::compose::Stores;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 
@@ -64,7 +64,7 @@ The conversations stay, and only the operator sees them. One that runs continues
 
 pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let config = load_config_to_read(overrides)?;
-    let state_dir = StateDir::open(&config.state_dir)?;
+    let state_dir = open_state_of_server(&config)?;
     let stores = Stores::open(&config, &state_dir).await?;
     let done = execute(arguments.command, &stores).await;
     stores.close().await;

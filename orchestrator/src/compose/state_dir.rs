@@ -1,9 +1,9 @@
 //! The state folder, which holds everything that outlives a run.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,9 @@ use storage::{SqliteOptions, SqliteStore};
 use tokio_util::sync::CancellationToken;
 
 use super::host_error;
+
+/// File that a server locks, with the name of its store.
+const SERVED_STORE_FILE: &str = "served-store";
 
 const LOCK_ATTEMPTS: u32 = 5;
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -36,6 +39,7 @@ impl StateDir {
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         create_private_folder(path)?;
         let path = path.canonicalize().with_context(|| format!("cannot open {}", path.display()))?;
+        make_private(&path);
         Ok(Self { path, local_probes: Arc::default() })
     }
 
@@ -176,16 +180,36 @@ impl ConversationLocks for StateDir {
 impl StateDir {
     /// Whether a process of this machine, perhaps this one, holds a conversation's lock.
     fn is_locked(&self, conversation: &ConversationId) -> bool {
-        let path = self.lock_path(conversation);
+        Self::is_held(&self.lock_path(conversation))
+    }
+
+    /// Records which store a server of this folder uses, until the lock is dropped. `None` if there is another server.
+    pub(crate) fn mark_served(&self, store: &str) -> anyhow::Result<Option<Lock>> {
+        let lock = Self::try_lock(self.path.join(SERVED_STORE_FILE))?;
+        if let Some(lock) = &lock {
+            std::fs::write(&lock.path, store)
+                .with_context(|| format!("cannot write {}", lock.path.display()))?;
+        }
+        Ok(lock)
+    }
+
+    /// The store of the running server of this folder. `None` if none runs.
+    pub(crate) fn served_store(&self) -> Option<String> {
+        let path = self.path.join(SERVED_STORE_FILE);
+        Self::is_held(&path).then(|| std::fs::read_to_string(&path).ok()).flatten()
+    }
+
+    /// Whether a process holds the lock of this file.
+    fn is_held(path: &Path) -> bool {
         for _ in 0..LOCK_ATTEMPTS {
-            let file = match File::open(&path) {
+            let file = match File::open(path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == ErrorKind::NotFound => return false,
                 // The file of another user cannot be probed, so it counts as locked.
                 Err(_) => return true,
             };
             match file.try_lock() {
-                Ok(()) if is_still_at(&file, &path) => return false,
+                Ok(()) if is_still_at(&file, path) => return false,
                 // The path may name a newer file, which is locked.
                 Ok(()) => {}
                 Err(error) => return matches!(error, TryLockError::WouldBlock),
@@ -225,6 +249,19 @@ fn create_private_folder(path: &Path) -> anyhow::Result<()> {
     created.with_context(|| format!("cannot create the folder {}", path.display()))
 }
 
+/// Removes the rights of other users to a state folder that the user has created. Leaves a folder with other content, such as
+/// `/tmp`, as it is. A failure changes nothing: the folder may be another user's, or read-only.
+fn make_private(path: &Path) {
+    let Ok(metadata) = path.metadata() else { return };
+    let (mode, is_sticky) = (metadata.mode() & 0o777, metadata.mode() & 0o1000 != 0);
+    let has = |name: &str| path.join(name).exists();
+    let is_empty = || path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+    let is_own = || path.ends_with(".glovebox") || has("secret") || has(StateDir::EVENTS_FILE) || is_empty();
+    if mode & 0o077 != 0 && !is_sticky && is_own() {
+        let _ = std::fs::set_permissions(path, Permissions::from_mode(mode & 0o700));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -255,6 +292,36 @@ mod tests {
         assert!(lock_count.into_inner() > 0);
         assert!(!state_dir.is_locked(&id));
         assert_eq!(folder.path().join("locks").read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn other_users_lose_their_rights_to_a_state_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode_after = |name: &str, file: Option<&str>, mode| {
+            let path = folder.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            file.map(|file| std::fs::write(path.join(file), "").unwrap());
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            StateDir::open(&path).unwrap();
+            path.metadata().unwrap().mode() & 0o7777
+        };
+        assert_eq!(mode_after(".glovebox", Some("config.toml"), 0o755), 0o700);
+        assert_eq!(mode_after("state", Some("glovebox.db"), 0o770), 0o700);
+        assert_eq!(mode_after("empty", None, 0o755), 0o700);
+        assert_eq!(mode_after("project", Some("main.rs"), 0o755), 0o755);
+        assert_eq!(mode_after("shared", None, 0o1777), 0o1777);
+    }
+
+    #[test]
+    fn served_store_is_known_while_the_server_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(folder.path()).unwrap();
+        assert_eq!(state_dir.served_store(), None);
+        let server = state_dir.mark_served("postgres://db/a").unwrap();
+        assert_eq!(state_dir.served_store().as_deref(), Some("postgres://db/a"));
+        assert!(state_dir.mark_served("another").unwrap().is_none());
+        drop(server);
+        assert_eq!(state_dir.served_store(), None);
     }
 
     #[test]

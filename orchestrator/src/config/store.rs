@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use storage::{S3_VARIABLES, S3Options};
 
 use super::Overrides;
@@ -65,6 +65,14 @@ impl StoreSettings {
         let blobs = overrides.blobs.clone().or_else(|| settings.text("store", "blobs"));
         let blobs = blobs.map_or(Ok(BlobPlace::Default), |place| BlobPlace::read(&place, environment))?;
         Ok(Self { url: url.map(SecretString::from), blobs, lease_duration })
+    }
+
+    /// Name of the store for people, without user and password.
+    pub(crate) fn name(&self) -> String {
+        let Some(url) = &self.url else { return "the file in the state folder".to_owned() };
+        let address = url.expose_secret().split_once("://").map_or("", |(_, address)| address);
+        let address = address.rsplit_once('@').map_or(address, |(_, address)| address);
+        format!("postgres://{}", address.split('?').next().unwrap_or_default())
     }
 
     /// The secrets of S3, which are not in a file.

@@ -225,7 +225,10 @@ fn incomplete_backup_replaces_no_other_one() {
         .unwrap()
         .execute_batch("UPDATE events SET json = '{' WHERE id = 1")
         .unwrap();
-    let backup = |file: &Path| home.run(&["store", "backup", "--json", file.to_str().unwrap()]).expect(1);
+    let backup =
+        |file: &Path| home.run(&["store", "backup", "--json", "--force", file.to_str().unwrap()]).expect(1);
+    let existing = home.run(&["store", "backup", file.to_str().unwrap()]).expect(2).stderr;
+    assert!(existing.contains("--force replaces it"), "{existing}");
     let refused = backup(&file).stderr;
     assert!(
         refused.contains(&id) && refused.contains("event 1") && refused.contains("a new file"),

@@ -32,7 +32,7 @@ The backup has the conversations, the users with hashes of their keys, their set
 either kind of store. Servers can run meanwhile: each conversation is stored as it was at one time. Settings stay \
 encrypted, and their key is NOT in the backup: keep the file secrets-key in another place. Workspaces and the other files \
 of the state folder are not in it either.
-The file replaces one of this name when it is complete, and not if a conversation cannot be read. Only you can read it. It is a tar archive, compressed with gzip.
+With --force, the file replaces one of this name when it is complete, and not if a conversation cannot be read. Only you can read it. It is a tar archive, compressed with gzip.
 Examples:
   glovebox store backup /backups/glovebox-$(date +%F).tar.gz
   glovebox store backup - | ssh backup 'cat > glovebox.tar.gz'")]
@@ -41,13 +41,17 @@ pub(in crate::cli) struct BackupArguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
+    /// Replace a backup of this name.
+    #[arg(long)]
+    force: bool,
+
     /// Print a JSON object with the number of conversations, events, users, keys, settings and entries of the audit log.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) async fn run(
-    BackupArguments { file, json }: BackupArguments,
+    BackupArguments { file, force, json }: BackupArguments,
     config: &Config,
     state_dir: &StateDir,
     stop: &StopSignal,
@@ -58,7 +62,7 @@ pub(super) async fn run(
         let text = if json { "--json needs a FILE" } else { "a backup is not written to a terminal" };
         return Err(UsageError(text.to_owned()).into());
     }
-    let folder = if is_stdout { std::env::temp_dir() } else { folder_of(&file)? };
+    let folder = if is_stdout { std::env::temp_dir() } else { folder_of(&file, force)? };
     let stores = Stores::open(config, state_dir).await?;
     let written = if is_stdout {
         let output = BufWriter::new(stdout.lock());
@@ -72,11 +76,14 @@ pub(super) async fn run(
     Ok(exit)
 }
 
-/// Returns the folder of a new file, which may replace a regular file.
-fn folder_of(file: &Path) -> anyhow::Result<PathBuf> {
+/// Returns the folder of a new file, which replaces a regular file only if `force`.
+fn folder_of(file: &Path, force: bool) -> anyhow::Result<PathBuf> {
     if file.symlink_metadata().is_ok_and(|found| !found.is_file()) || file.file_name().is_none() {
         let text = format!("{} is no regular file: `-` writes to standard output", file.display());
         return Err(UsageError(text).into());
+    }
+    if file.exists() && !force {
+        return Err(UsageError(format!("{} exists: --force replaces it", file.display())).into());
     }
     let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     match folder.is_dir() {
