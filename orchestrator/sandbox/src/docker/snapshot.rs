@@ -72,7 +72,8 @@ fn config_like(
     purpose: SnapshotPurpose<'_>,
 ) -> ContainerConfig {
     let is_other_user = container.user != origin.user.as_deref().unwrap_or_default();
-    let user = origin.user.filter(|user| !user.is_empty()).unwrap_or_else(|| "root".into());
+    // By its number, because an image without `/etc/passwd` has no names.
+    let user = origin.user.filter(|user| !user.is_empty()).unwrap_or_else(|| "0".into());
     let mut environment = origin.env.unwrap_or_default();
     let has_home = environment.iter().any(|variable| variable.starts_with("HOME="));
     if is_other_user && !has_home {
@@ -114,7 +115,7 @@ mod tests {
         };
         let origin = ImageConfig { cmd: Some(vec!["bash".into()]), ..ImageConfig::default() };
         let config = config_like(origin, &found, "me", SnapshotPurpose::Keep(None));
-        assert_eq!(config.user.as_deref(), Some("root"), "not the workspace's user");
+        assert_eq!(config.user.as_deref(), Some("0"), "not the workspace's user");
         assert_eq!(config.env.as_deref(), Some(&["HOME=".to_owned()][..]));
         assert_eq!(config.entrypoint, Some(vec![]), "not our server");
         assert_eq!(config.cmd, Some(vec!["bash".to_owned()]));
