@@ -19,6 +19,7 @@ fn sandbox_is_created_listed_and_removed() {
         assert_eq!((&list[0]["made"], &list[0]["runtime"]), (&"by hand".into(), &fixture.runtime.into()));
         let table = fixture.run(&["ls"]).expect(0).stdout;
         assert!(table.starts_with("NAME") && table.contains(&name) && table.contains("by hand"), "{table}");
+        assert_eq!(fixture.run(&["ls", "-q"]).expect(0).stdout, format!("{name}\n"));
         // A sandbox that a user created is not swept, and its name is taken.
         assert_eq!(fixture.run(&["prune"]).expect(0).stdout, "");
         refused(&fixture.run(&["create", &name]), 2, "already");

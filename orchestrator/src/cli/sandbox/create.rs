@@ -34,6 +34,10 @@ pub(super) struct CreateArguments {
     #[command(flatten)]
     options: SandboxOptions,
 
+    /// Network of the sandbox: none (the default), host, or with docker a network of the engine's.
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<String>,
+
     /// With the runtime local: run without isolation if this machine has none. Programs in the sandbox can then do what you
     /// can.
     #[arg(long)]
@@ -72,8 +76,8 @@ pub(super) struct SandboxOptions {
 }
 
 pub(super) async fn run(arguments: CreateArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let CreateArguments { image, unsafe_local, unsafe_directory, .. } = arguments;
-    let overrides = Overrides { image, unsafe_local, unsafe_directory, ..overrides.clone() };
+    let CreateArguments { image, network, unsafe_local, unsafe_directory, .. } = arguments;
+    let overrides = Overrides { image, network, unsafe_local, unsafe_directory, ..overrides.clone() };
     let runtime = SandboxRuntime::open(&arguments.runtime, &overrides).await?;
     let name = arguments.name.map_or_else(SandboxName::generate, Ok)?;
     let spec = spec(&runtime.config, &name, runtime.config.sandbox.image.clone(), arguments.options)?;

@@ -24,6 +24,10 @@ pub(super) struct LsArguments {
     #[arg(long)]
     json: bool,
 
+    /// Print only the names, one per line.
+    #[arg(short = 'q', long, conflicts_with = "json")]
+    quiet: bool,
+
     /// List the images of `snapshot` and `fork` instead.
     #[arg(long)]
     snapshots: bool,
@@ -35,13 +39,15 @@ pub(super) struct LsArguments {
 pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     if arguments.snapshots {
-        return list_snapshots(runtimes.configured(), arguments.json).await;
+        return list_snapshots(runtimes.configured(), &arguments).await;
     }
     let mut all = runtimes.list(|_| true).await?;
     all.sort_by_cached_key(|(_, summary)| (summary.created_at, display_name(summary)));
     if arguments.json {
         let all: Vec<Value> = all.iter().map(|(runtime, summary)| as_json(summary, runtime)).collect();
         print::line(&serde_json::to_string(&all)?)?;
+    } else if arguments.quiet {
+        all.iter().try_for_each(|(_, summary)| print::line(&display_name(summary)))?;
     } else {
         let rows: Vec<_> = all.iter().map(|(runtime, summary)| row(summary, runtime)).collect();
         table::print(["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "MADE"], &rows)?;
@@ -61,15 +67,17 @@ fn as_json(summary: &SandboxSummary, runtime: &SandboxRuntime) -> Value {
     })
 }
 
-async fn list_snapshots(runtime: &SandboxRuntime, json: bool) -> anyhow::Result<Exit> {
+async fn list_snapshots(runtime: &SandboxRuntime, arguments: &LsArguments) -> anyhow::Result<Exit> {
     let mut all = match runtime.provider.snapshots() {
         Ok(snapshots) => snapshots.list_snapshots().await?,
         Err(_) => Vec::new(),
     };
     all.sort_by(|one, other| (one.created_at, &one.image).cmp(&(other.created_at, &other.image)));
-    if json {
+    if arguments.json {
         let all: Vec<Value> = all.iter().map(snapshot_as_json).collect();
         print::line(&serde_json::to_string(&all)?)?;
+    } else if arguments.quiet {
+        all.iter().try_for_each(|snapshot| print::line(image_name(&snapshot.image)))?;
     } else {
         let rows: Vec<_> = all.iter().map(snapshot_row).collect();
         table::print(["IMAGE", "SIZE", "AGE", "MADE"], &rows)?;
