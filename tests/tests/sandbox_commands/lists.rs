@@ -25,7 +25,7 @@ fn sandbox_is_created_listed_and_removed() {
         refused(&fixture.run(&["create", &name]), 2, "already");
         assert_eq!(fixture.exec(&["sh", "-c", "echo $COLOR"]).expect(0).stdout, "green\n");
         assert_eq!(fixture.run(&["rm", &format!("glovebox-{name}")]).expect(0).stdout, format!("{name}\n"));
-        refused(&fixture.run(&["rm", &name]), 1, "there is no sandbox");
+        refused(&fixture.run(&["rm", &name]), 2, "there is no sandbox");
         refused(&fixture.exec(&["true"]), 2, "there is no sandbox");
         fixture.end();
     }
@@ -36,11 +36,11 @@ fn missing_sandbox_keeps_none_of_the_others_from_removal() {
     let fixture = SandboxFixture::local();
     let name = fixture.name();
     fixture.run(&["create", "other"]).expect(0);
-    let removed = fixture.run(&["rm", &name, "missing", "other", &name]).expect(1);
+    let removed = fixture.run(&["rm", &name, "missing", "other", &name]).expect(2);
     assert_eq!(removed.stdout, format!("{name}\nother\n"));
-    refused(&removed, 1, "there is no sandbox missing at local");
+    refused(&removed, 2, "there is no sandbox missing at local");
     for subcommand in ["pause", "resume", "stats"] {
-        refused(&fixture.run(&[subcommand, "missing"]), 1, "there is no sandbox missing");
+        refused(&fixture.run(&[subcommand, "missing"]), 2, "there is no sandbox missing");
     }
     fixture.end();
 }

@@ -80,7 +80,7 @@ fn with_hint(error: ConversationsError) -> anyhow::Error {
     }
 }
 
-/// Finds the conversations to remove. Missing ones are reported, and the returned exit is a failure.
+/// Finds the conversations to remove. Missing ones are reported, and the returned exit is wrong usage.
 async fn choose(
     arguments: &RemoveArguments,
     conversations: &Conversations,
@@ -97,7 +97,7 @@ async fn choose(
             Ok(id) => chosen.push(id),
             Err(error) if error.is_bad_request() => {
                 print::error(&error.to_string());
-                exit = Exit::Failed;
+                exit = Exit::Usage;
             }
             Err(error) => return Err(error.into()),
         }

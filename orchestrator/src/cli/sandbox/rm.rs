@@ -11,7 +11,7 @@ use super::runtime::SandboxRuntime;
 use super::runtimes::SandboxRuntimes;
 use crate::cli::{candidates, print};
 use crate::config::Overrides;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{self, Exit, UsageError};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -55,7 +55,7 @@ pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow
             Ok(()) => print::line(image)?,
             Err(error) => {
                 print::error(&format!("{error:#}"));
-                exit = Exit::Failed;
+                exit = exit::of_error(&error);
             }
         }
     }

@@ -14,7 +14,7 @@ use super::runtime::SandboxRuntime;
 use crate::cli::print;
 use crate::compose;
 use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
-use crate::exit::{Exit, UsageError};
+use crate::exit::{self, Exit, UsageError};
 
 /// Timeout of listing the sandboxes of one runtime, which delays the list of the others.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -25,6 +25,8 @@ pub(super) struct SandboxRuntimes {
     others: Vec<Arc<SandboxRuntime>>,
     /// Runtimes whose provider could not be created.
     failures: Vec<RuntimeFailure>,
+    /// Runtimes that are not searched, for the error about a missing sandbox.
+    unsearched: &'static str,
 }
 
 /// Name of a runtime that cannot list its sandboxes, and the error.
@@ -44,6 +46,11 @@ impl SandboxRuntimes {
     pub(super) fn new(configured: SandboxRuntime, is_chosen: bool) -> Self {
         let (mut others, mut failures) = (Vec::new(), Vec::new());
         let sandbox = &configured.config.sandbox;
+        let unsearched = match &sandbox.ssh.target {
+            _ if is_chosen => "; other runtimes were not searched: omit `--runtime`",
+            None => "; ssh was not searched: `--runtime ssh --host HOST`",
+            Some(_) => "",
+        };
         let is_remote = sandbox.remote.server_url.is_some() || sandbox.remote.api_url.is_some();
         for (runtime, may_have_sandboxes) in [
             (Runtime::Docker, true),
@@ -65,7 +72,7 @@ impl SandboxRuntimes {
                 Err(error) => failures.push((runtime.name(), error)),
             }
         }
-        Self { configured: Arc::new(configured), others, failures }
+        Self { configured: Arc::new(configured), others, failures, unsearched }
     }
 
     /// Returns the configured runtime.
@@ -142,13 +149,14 @@ impl SandboxRuntimes {
         let unknown: String =
             failures.iter().map(|(runtime, error)| format!("; {runtime} is unknown: {error:#}")).collect();
         let text = format!(
-            "there is no sandbox {name} at {}: `glovebox sandbox ls` lists all sandboxes{unknown}",
-            searched.join(", ")
+            "there is no sandbox {name} at {}: `glovebox sandbox ls` lists all sandboxes{}{unknown}",
+            searched.join(", "),
+            self.unsearched
         );
         Err(UsageError(text).into())
     }
 
-    /// Finds sandboxes by name, each once. Missing ones are reported, and the returned exit is a failure.
+    /// Finds sandboxes by name, each once. Missing ones are reported, and the exit is that of their error.
     pub(super) async fn find_all(
         &self,
         names: &[SandboxName],
@@ -160,7 +168,7 @@ impl SandboxRuntimes {
                 Ok(sandbox) => found.push(sandbox),
                 Err(error) => {
                     print::error(&format!("{error:#}"));
-                    exit = Exit::Failed;
+                    exit = exit::of_error(&error);
                 }
             }
         }
