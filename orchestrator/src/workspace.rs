@@ -4,6 +4,7 @@
 //! configuration, at the start and at each resume, and reach the sandbox only through its environment.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use protocol::record::{ConversationStarted, WorkspaceSetup};
@@ -116,8 +117,13 @@ fn create_configured(base: &Path, user: Option<&UserId>) -> anyhow::Result<PathB
 
 /// The absolute path of a folder that the user named.
 fn existing_folder(path: &Path) -> anyhow::Result<PathBuf> {
-    let found =
-        path.canonicalize().map_err(|error| UsageError(format!("the folder {}: {error}", path.display())))?;
+    let found = path.canonicalize().map_err(|error| {
+        let path = path.display();
+        UsageError(match error.kind() {
+            io::ErrorKind::NotFound => format!("there is no folder {path}"),
+            _ => format!("cannot open the folder {path}: {error}"),
+        })
+    })?;
     if !found.is_dir() {
         return Err(UsageError(format!("{} is not a folder", path.display())).into());
     }

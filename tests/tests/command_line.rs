@@ -313,7 +313,7 @@ fn error_names_the_cause_when_engine_or_image_is_missing() {
     if DockerBackend::busybox().is_some() {
         // No registry listens on this loopback port.
         let ended = home.run(&[&docker, ["127.0.0.1:1/no/image:1"].as_slice()].concat());
-        refused(&ended, 1, "127.0.0.1:1/no/image:1 does not exist");
+        refused(&ended, 1, "127.0.0.1:1/no/image:1 is not on this machine");
     }
 }
 

@@ -104,7 +104,7 @@ fn error_is_one_line_when_image_is_missing_or_has_no_shell() {
     let home = Home::new();
     let without = ImageWithoutShell::import();
     // No registry listens on this loopback port.
-    for (image, part) in [(without.0.as_str(), "shell"), ("127.0.0.1:1/no/image:1", "does not exist")] {
+    for (image, part) in [(without.0.as_str(), "shell"), ("127.0.0.1:1/no/image:1", "cannot be pulled")] {
         let ended = home.run(&["image", "check", image]).expect(1);
         assert!(ended.stderr.contains(image) && ended.stderr.contains(part), "{}", ended.stderr);
         assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{}", ended.stderr);

@@ -80,7 +80,9 @@ fn run_is_resumable_when_ended_before_sandbox_responded() {
     let id = &home.conversations()[0];
     // Whether the agent stops before the program ends is a race.
     assert!(
-        ["\nstopped: 1 step, ", "\ninterrupted: 1 step, "].iter().any(|stderr| shown.contains(stderr)),
+        ["\nstopped after 1 step: ", "\ninterrupted after 1 step: "]
+            .iter()
+            .any(|stderr| shown.contains(stderr)),
         "{shown}"
     );
     assert!(shown.ends_with(&format!("resume with: glovebox resume {id}\n")), "{shown}");

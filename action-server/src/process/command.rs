@@ -144,7 +144,17 @@ fn program(name: &str, search: Option<&OsString>, folder: &Path) -> Result<PathB
     let search = search.map_or(OsStr::new(DEFAULT_PATH), OsString::as_os_str);
     let mut paths = std::env::split_paths(search).map(|directory| folder.join(directory).join(name));
     let found = paths.find(|path| path.is_file() && access(path, AccessFlags::X_OK).is_ok());
-    found.ok_or_else(|| ProcessError::NoProgram { name: name.into(), detail: " on its PATH" })
+    found.ok_or_else(|| ProcessError::NoProgram {
+        name: name.into(),
+        detail: format!(" on its PATH{}", shell_hint(name)),
+    })
+}
+
+/// Advice for a command line in place of a program's name.
+fn shell_hint(name: &str) -> &'static str {
+    let is_shell_text =
+        name.contains(|character: char| character.is_whitespace() || ";|&<>$`".contains(character));
+    if is_shell_text { "; for shell text: `sh -c '…'`" } else { "" }
 }
 
 fn constraints(identity: Option<Identity>, limits: &ProcessLimits) -> Result<Constraints, ProcessError> {
@@ -178,9 +188,10 @@ fn constraints(identity: Option<Identity>, limits: &ProcessLimits) -> Result<Con
 /// Classifies the error of a command that could not be started.
 pub(super) fn start_error(error: io::Error, name: &str) -> ProcessError {
     match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ENOENT) => {
-            ProcessError::NoProgram { name: name.into(), detail: ", or its interpreter is missing" }
-        }
+        Some(Errno::ENOENT) => ProcessError::NoProgram {
+            name: name.into(),
+            detail: format!(", or its interpreter is missing{}", shell_hint(name)),
+        },
         Some(Errno::E2BIG) => {
             ProcessError::invalid("argv", "arguments and environment are longer than the system allows")
         }

@@ -26,7 +26,7 @@ pub(crate) enum ProcessError {
     Invalid { field: &'static str, problem: String },
     /// Not started; the id can be used again.
     #[error("field `argv`: there is no program `{name}`{detail}")]
-    NoProgram { name: String, detail: &'static str },
+    NoProgram { name: String, detail: String },
     /// Not started; the id can be used again.
     #[error("field `argv`: `{name}` cannot be started: {error}")]
     NotExecutable { name: String, error: io::Error },

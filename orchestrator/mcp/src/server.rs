@@ -36,6 +36,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Reason why no server is started after a shutdown.
 const CLOSED: &str = "the conversation was closed";
 
+/// The usual cause of a server that does not start in a sandbox: it downloads its packages.
+const NETWORK_HINT: &str = "; if it needs a network, which a sandbox does not have by default: --network host, or \
+                            run_in = \"host\"";
+
 /// Error of a call. The text is for the model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
@@ -234,7 +238,11 @@ impl Server {
             }
             Err(problem) => {
                 let stderr = self.quoter.stderr(&program.stderr().await);
-                state.stage = Stage::Unavailable(format!("{}{stderr}", self.quoter.line(&problem)));
+                let hint = match self.config.transport {
+                    Transport::Sandbox(_) => NETWORK_HINT,
+                    _ => "",
+                };
+                state.stage = Stage::Unavailable(format!("{}{stderr}{hint}", self.quoter.line(&problem)));
             }
         }
     }

@@ -34,8 +34,12 @@ pub(crate) enum ApiError {
     ReadOnlyKey,
     #[error(transparent)]
     Account(#[from] AccountError),
-    #[error("the request is for another host, or from a page of another origin")]
+    #[error("the request is from a page of another origin")]
     ForeignOrigin,
+    #[error("the request has no `Host`, several, or one that is not a host and a port")]
+    NoHost,
+    #[error("this server has no name {0}: start it with `--allow-host {0}`")]
+    UnknownHost(String),
     #[error("open this address with a link of the conversation's route web-hosts")]
     NoPortCookie,
     #[error("cannot forward the request to the program in the sandbox")]
@@ -82,8 +86,8 @@ pub(crate) enum ApiError {
     Profile(#[from] ProfileError),
     #[error(transparent)]
     Git(#[from] GitError),
-    #[error("model: must be one of GET /v1/models")]
-    UnknownModel,
+    #[error("there is no model `{model}`; the models are {known}")]
+    UnknownModel { model: String, known: String },
     /// A value that cannot be parsed, with its location in V0's form.
     #[error("{field}: {problem}")]
     Malformed { field: String, problem: String, location: Vec<Value> },
@@ -127,7 +131,9 @@ impl ApiError {
             }
             // Of those, only failures of the store can occur here.
             Self::Account(_) | Self::Metrics => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
-            Self::ForeignOrigin => (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN"),
+            Self::ForeignOrigin | Self::NoHost | Self::UnknownHost(_) => {
+                (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN")
+            }
             Self::OtherHost => (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$HOST_UNREACHABLE"),
             Self::StoreUnavailable => STORE_UNAVAILABLE,
             Self::NoRoute | Self::NoAnalyzerRoutes => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
@@ -153,7 +159,7 @@ impl ApiError {
                 ProfileError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             },
             Self::Git(error) => git_status(error),
-            Self::UnknownModel => (StatusCode::NOT_FOUND, "model_not_found"),
+            Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
             // Not a status that clients send a request again for.
             Self::UnfinishedTurn { code, .. } => (StatusCode::UNPROCESSABLE_ENTITY, code),
             Self::TooManyDownloads => (StatusCode::TOO_MANY_REQUESTS, "FILE$TOO_MANY_DOWNLOADS"),
@@ -222,13 +228,14 @@ impl ApiError {
     pub(crate) fn to_body(&self) -> ErrorBody {
         let field = match self {
             Self::Invalid { field, .. } | Self::Malformed { field, .. } => Some(field.clone()),
-            Self::UnknownModel => Some("model".to_owned()),
+            Self::UnknownModel { .. } => Some("model".to_owned()),
             Self::Profile(ProfileError::Invalid(invalid)) => Some(invalid.field.to_owned()),
             _ => None,
         };
         let (_, code) = self.status();
         let message = match self {
             _ if code == STORE_UNAVAILABLE.1 => Self::StoreUnavailable.to_string(),
+            _ if code == STORAGE_FULL.1 => "the server's disk is full".to_owned(),
             // The cause says what the user can do. Neither of them contains a token.
             Self::Git(error @ GitError::Request { source, .. }) => format!("{error}: {source}"),
             // Its text may name files of this machine.

@@ -126,7 +126,11 @@ pub(crate) async fn require_own_origin(
     if state.allowed_hosts.accept_request(&request) {
         Ok(next.run(request).await)
     } else {
-        Err(ApiError::ForeignOrigin)
+        Err(match host(request.uri(), request.headers()) {
+            None => ApiError::NoHost,
+            Some(host) if state.allowed_hosts.accept(&host) => ApiError::ForeignOrigin,
+            Some(host) => ApiError::UnknownHost(host.host().to_owned()),
+        })
     }
 }
 

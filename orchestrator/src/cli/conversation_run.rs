@@ -198,13 +198,15 @@ fn describe_result(id: &ConversationId, state: &State, exit: Exit) -> String {
     let result = match (exit, state.agent_state) {
         // The grace period ended before the conversation stopped, so `running` would be misleading.
         (Exit::Interrupted, agent_state) if agent_state != AgentState::Stopped => "interrupted",
+        (Exit::Limit, _) => "stopped at the limit",
+        (_, AgentState::Error) => "failed",
         (_, agent_state) => agent_state.as_str(),
     };
     // 0 is the cost of a model without a known price.
     let cost = Some(state.metrics.accumulated_cost).filter(|cost| *cost > 0.0);
     let cost = cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
     let mut text = format!(
-        "\n{result}: {} {steps}, {} tokens in, {} out{cost}\n",
+        "\n{result} after {} {steps}: {} tokens in, {} out{cost}\n",
         state.iterations, usage.prompt_tokens, usage.completion_tokens
     );
     let hint = match (exit, state.agent_state) {
@@ -226,12 +228,16 @@ mod tests {
         let id: ConversationId = "one".parse().unwrap();
         let describe = |agent_state, exit| {
             let state = State { agent_state, ..State::default() };
-            describe_result(&id, &state, exit).trim_start().replace(": 0 steps, 0 tokens in, 0 out\n", "; ")
+            describe_result(&id, &state, exit)
+                .trim_start()
+                .replace(" after 0 steps: 0 tokens in, 0 out\n", "; ")
         };
         let hint = "resume with: glovebox resume one";
         assert_eq!(describe(AgentState::Running, Exit::Interrupted), format!("interrupted; {hint}\n"));
         assert_eq!(describe(AgentState::Stopped, Exit::Interrupted), format!("stopped; {hint}\n"));
         assert_eq!(describe(AgentState::Finished, Exit::Finished), "finished; ");
+        assert_eq!(describe(AgentState::Error, Exit::Limit), format!("stopped at the limit; {hint}\n"));
+        assert_eq!(describe(AgentState::Error, Exit::Failed), format!("failed; {hint}\n"));
         let asks = describe(AgentState::AwaitingUserInput, Exit::Waiting);
         assert_eq!(asks, format!("awaiting_user_input; {hint} -t ANSWER\n"));
     }

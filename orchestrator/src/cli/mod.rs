@@ -119,7 +119,7 @@ const OWN_CRATES: [&str; 12] = [
 ];
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your approval or
+Exit codes: 0 finished, 1 failed, 2 wrong usage or configuration, 3 stopped by a limit, 4 waiting for your approval or \
 answer, 130 interrupted.
 Options of all commands, such as --config-file and --log-level: `glovebox help options`.
 Try it without a key, a network or Docker: `glovebox demo`.";

@@ -161,17 +161,22 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let max_running_per_user = config.max_concurrent_conversations;
     let listener = systemd::listen(inherited, arguments.listen).await?;
     let address = listener.local_addr()?;
+    if !address.ip().is_loopback() && arguments.allowed_hosts.is_empty() {
+        print::warning(
+            "only requests to localhost are answered: add --allow-host NAME for each name or address that clients use",
+        );
+    }
     let certificate = arguments.certificate.load()?;
     let scheme = if certificate.is_some() { "https" } else { "http" };
     let own_url = format!("{scheme}://{address}");
     let stores =
         Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address, &own_url)).await?;
+    let _served = state_dir.mark_served(&config.store.name())?;
     let accounts = stores.accounts().await?;
     if !accounts.users.users().await?.is_empty() {
         compose::sharing_warnings(&config).iter().for_each(|warning| print::warning(warning));
     }
     let addresses = AddressPolicy::new(arguments.allowed_addresses);
-    let _served = state_dir.mark_served(&config.store.name())?;
     let git = git_client(addresses.clone(), arguments.git_apis)?;
     let configs = user_configs(config, &overrides, addresses)?;
     let profiles = Arc::new(UserProfiles::new(stores.profiles().await?, Arc::new(configs.clone())));

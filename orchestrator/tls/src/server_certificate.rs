@@ -49,6 +49,22 @@ pub enum CertificateError {
         #[source]
         source: pem::Error,
     },
+    /// The file of the certificate has none.
+    #[error("{} holds no certificate{}", path.display(), hint(*has_other, "a private key"))]
+    NoCertificate {
+        /// The file.
+        path: PathBuf,
+        /// Whether it holds a private key.
+        has_other: bool,
+    },
+    /// The file of the key has none.
+    #[error("{} holds no private key{}", path.display(), hint(*has_other, "a certificate"))]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+        /// Whether it holds a certificate.
+        has_other: bool,
+    },
     /// The certificate and the key cannot be used together.
     #[error("cannot use the certificate {} with its key", path.display())]
     Unusable {
@@ -128,6 +144,11 @@ impl ResolvesServerCert for ServerCertificate {
     }
 }
 
+/// What the user may have confused.
+fn hint(has_other: bool, other: &'static str) -> String {
+    if has_other { format!(", but {other}: are the files swapped?") } else { String::new() }
+}
+
 impl CertificateFiles {
     /// Whether all users of the machine may read the key.
     pub fn is_key_exposed(&self) -> bool {
@@ -139,13 +160,21 @@ impl CertificateFiles {
             let path = path.to_owned();
             move |source| CertificateError::Parse { path, source }
         };
-        let chain = read(&self.chain)?;
-        let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>();
+        let content = read(&self.chain)?;
+        let chain = CertificateDer::pem_slice_iter(&content).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(parse(&self.chain))?;
         if chain.is_empty() {
-            return Err(parse(&self.chain)(pem::Error::NoItemsFound));
+            let has_other = PrivateKeyDer::from_pem_slice(&content).is_ok();
+            return Err(CertificateError::NoCertificate { path: self.chain.clone(), has_other });
         }
-        let key = PrivateKeyDer::from_pem_slice(&read(&self.key)?).map_err(parse(&self.key))?;
+        let content = read(&self.key)?;
+        let key = PrivateKeyDer::from_pem_slice(&content).map_err(|error| match error {
+            pem::Error::NoItemsFound => {
+                let has_other = CertificateDer::from_pem_slice(&content).is_ok();
+                CertificateError::NoKey { path: self.key.clone(), has_other }
+            }
+            error => parse(&self.key)(error),
+        })?;
         let key = CertifiedKey::from_der(chain, key, &ring::default_provider());
         let unusable = |source| CertificateError::Unusable { path: self.chain.clone(), source };
         Ok(Arc::new(key.map_err(unusable)?))

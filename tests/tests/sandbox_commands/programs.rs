@@ -17,6 +17,7 @@ fn exec_has_the_streams_and_exit_code_of_its_program() {
         fixture.exec(&["sh", "-c", "kill -9 $$"]).expect(137);
         assert_eq!(fixture.exec(&["printf", "%s|", "a b", "$HOME"]).expect(0).stdout, "a b|$HOME|");
         refused(&fixture.exec(&["no-such-program"]), 127, "glovebox: there is no program `no-such-program`");
+        refused(&fixture.exec(&["id; pwd"]), 127, "for shell text: `sh -c '…'`");
         refused(&fixture.exec(&["/etc/passwd"]), 126, "`/etc/passwd` cannot be started");
 
         let input: Vec<u8> = (0..2_000_000_u32).map(|number| (number % 251) as u8).collect();

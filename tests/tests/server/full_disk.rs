@@ -84,6 +84,7 @@ async fn conversation_continues_when_there_is_space_again() {
         (StatusCode::INSUFFICIENT_STORAGE, &json!("SERVER$STORAGE_FULL")),
         "{error}"
     );
+    assert_eq!(error["message"], "the server's disk is full");
     let (status, error) = server.send(Method::POST, "/api/conversations", Some(&json!({}))).await;
     assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{error}");
     let (status, error) = server.send(Method::POST, "/api/settings", Some(&json!({"language": "de"}))).await;

@@ -202,6 +202,10 @@ async fn errors_have_the_format_of_openai() {
         );
         assert_eq!(body["param"].as_str().unwrap_or_default(), *param, "{request}: {result}");
         assert_eq!((&body["code"], &body["type"]), (&json!(code), &json!("invalid_request_error")));
+        if *code == "model_not_found" {
+            let text = "there is no model `gpt-5`; the models are glovebox, glovebox/";
+            assert!(body["message"].as_str().unwrap().starts_with(text), "{body}");
+        }
     }
     let refused = send(&server, "wrong", json!([of(json!({}))])).await.remove(0);
     assert_eq!(

@@ -32,7 +32,11 @@ async fn pages_of_other_origins_are_rejected() {
     let server = start(&home);
     for (name, value) in [("Host", "evil.example"), ("Origin", "http://evil.example"), ("Origin", "null")] {
         let request = server.request(Method::GET, "/api/conversations").header(name, value);
-        assert_eq!(request.send().await.unwrap().status(), 403, "{name}: {value}");
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 403, "{name}: {value}");
+        let expected = if name == "Host" { "--allow-host evil.example" } else { "a page of another origin" };
+        let body = response.text().await.unwrap();
+        assert!(body.contains(expected), "{body}");
     }
     let own = server.request(Method::GET, "/api/conversations").header("Origin", &server.url);
     assert_eq!(own.send().await.unwrap().status(), 200);

@@ -34,7 +34,9 @@ impl LimitExceeded {
         let at = self.at;
         match self.limit {
             Limit::Iterations if agent.is_some() => "the limit of steps is reached".to_owned(),
-            Limit::Iterations => format!("the agent has reached its limit of {at} steps"),
+            Limit::Iterations => {
+                format!("the agent has reached its limit of {at} step{}", if at == 1.0 { "" } else { "s" })
+            }
             Limit::Budget => format!("the model calls have cost ${at:.4}, the whole budget"),
         }
     }

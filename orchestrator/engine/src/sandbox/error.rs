@@ -12,7 +12,7 @@ pub enum SandboxError {
         detail: String,
     },
     /// The image exists neither locally nor at its registry.
-    #[error("the image {image} does not exist: {detail}")]
+    #[error("the image {image} is not on this machine and cannot be pulled: {detail}")]
     NoSuchImage {
         /// The requested image.
         image: String,

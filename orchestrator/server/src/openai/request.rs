@@ -17,6 +17,9 @@ pub(super) const DEFAULT_MODEL: &str = "glovebox";
 /// Maximum length of the instructions that the messages before the last one make, in bytes.
 const MAX_INSTRUCTIONS: usize = 1 << 20;
 
+/// Maximum length of a model name that an error repeats.
+const MAX_ECHOED_CHARS: usize = 100;
+
 /// A request for a chat completion. Other parameters of OpenAI are accepted and ignored.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ChatRequest {
@@ -144,7 +147,11 @@ impl ChatRequest {
         }
         let name = self.model.strip_prefix(DEFAULT_MODEL).and_then(|rest| rest.strip_prefix('/'));
         let agent = name.filter(|name| known.iter().any(|known| known == name));
-        agent.map(Some).ok_or(ApiError::UnknownModel)
+        agent.map(Some).ok_or_else(|| {
+            let named = known.iter().map(|name| format!(", {DEFAULT_MODEL}/{name}")).collect::<String>();
+            let model = self.model.chars().take(MAX_ECHOED_CHARS).collect();
+            ApiError::UnknownModel { model, known: format!("{DEFAULT_MODEL}{named}") }
+        })
     }
 
     /// Rejects what would change the answer, and is not supported.

@@ -103,6 +103,9 @@ impl Connector {
     }
 }
 
+/// Port of a server whose address names none.
+const DEFAULT_PORT: u16 = 5432;
+
 /// Performs the I/O of a connection until it is closed or its client is dropped.
 async fn drive<S, T>(mut connection: Connection<S, T>, on_notification: Option<OnNotification>)
 where
@@ -141,7 +144,10 @@ impl fmt::Display for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres");
         match self.config.get_hosts().first() {
-            Some(Host::Tcp(host)) => write!(f, "{name} on {host}"),
+            Some(Host::Tcp(host)) => {
+                let port = self.config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
+                write!(f, "{name} on {host}:{port}")
+            }
             Some(Host::Unix(folder)) => write!(f, "{name} at {}", folder.display()),
             None => f.write_str(name),
         }

@@ -106,6 +106,17 @@ impl Add for PoolUsage {
     }
 }
 
+/// Returns the cause of a failed connection, without the errors around it, which say the same.
+fn root_cause(error: PoolError) -> Box<dyn std::error::Error + Send + Sync> {
+    match error {
+        PoolError::Backend(error) => {
+            let text = error.to_string();
+            error.into_source().unwrap_or_else(|| text.into())
+        }
+        error => error.into(),
+    }
+}
+
 /// The connections of a store.
 pub(super) struct Database {
     pool: Pool,
@@ -134,10 +145,9 @@ impl Database {
             .map_err(|error| PostgresOpenError::Pool(error.into()))?;
         match pool.get().await {
             Ok(_) => Ok(Self { pool }),
-            Err(error) => Err(PostgresOpenError::Connect {
-                database: connector.to_string(),
-                source: DatabaseError::Unavailable(error).into(),
-            }),
+            Err(error) => {
+                Err(PostgresOpenError::Connect { database: connector.to_string(), source: root_cause(error) })
+            }
         }
     }
 
