@@ -21,7 +21,7 @@ fn run_local(home: &Home, model: &str, more: &[&str]) -> CompletedRun {
 fn demo_repairs_the_project_and_prints_a_transcript() {
     let home = Home::new();
     let demo = home.run(&["demo"]).expect(0);
-    for part in ["FAILED  4 = IV", "$ sh test.sh", "ok      3999 = MMMCMXCIX", "finished: 5 steps"] {
+    for part in ["FAILED  4 = IV", "$ sh test.sh", "ok      3999 = MMMCMXCIX", "finished after 5 steps"] {
         assert!(demo.stderr.contains(part), "{part} in:\n{}", demo.stderr);
     }
     home.assert_nothing_runs();
@@ -273,7 +273,7 @@ fn usage_error_names_the_problem() {
     refused(&home.run(&["conversations", "show", "nothing"]), 2, "there is no conversation nothing");
     let model = home.script(&json!([finish()]));
     refused(&home.run(&["run", "-t", "x", "-l", &model, "--runtime", "moon"]), 2, "there is no runtime moon");
-    refused(&home.run(&["run", "-t", "x", "-l", &model, "-d", "nowhere"]), 2, "the folder nowhere");
+    refused(&home.run(&["run", "-t", "x", "-l", &model, "-d", "nowhere"]), 2, "there is no folder nowhere");
     let task = home.write("task", b"caf\xe9");
     refused(&home.run(&["run", "-f", task.to_str().unwrap(), "-l", &model]), 2, "is not UTF-8: byte 3");
     refused(&home.run(&["run", "-f", "nowhere", "-l", &model]), 2, "cannot read the task in nowhere");
@@ -323,7 +323,7 @@ async fn run_is_resumable_when_the_model_provider_fails() {
         (ModelReply::error(401, "invalid_api_key", "bad key"), "does not accept the key"),
         (ModelReply::error(429, "rate_limit_exceeded", "slow down"), "limits the rate"),
         (ModelReply::error(500, "server_error", "oops"), "unavailable"),
-        (ModelReply::Raw(200, "text/html", "<html>login</html>".into()), "malformed response"),
+        (ModelReply::Raw(200, "text/html", "<html>login</html>".into()), "there is no model API"),
         (ModelReply::Raw(200, "application/json", "{\"choices\": []}".into()), "malformed response"),
     ];
     for (reply, part) in cases {

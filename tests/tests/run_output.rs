@@ -25,7 +25,8 @@ fn answer_is_on_stdout_and_transcript_on_stderr() {
     let last = tool_call("finish", &json!({"message": "It is 42.\x1b[2J"}));
     let run = run_to_end(&home, &mut run(&home, &json!([bash("echo hi"), last]), &["What is it?"])).expect(0);
     assert_eq!(run.stdout, "It is 42.\x1b[2J\n", "output to a file is not escaped");
-    for part in ["network of the sandbox: none", "$ echo hi", "agent: It is 42.\n", "finished: 2 steps"] {
+    for part in ["network of the sandbox: none", "$ echo hi", "agent: It is 42.\n", "finished after 2 steps"]
+    {
         assert!(run.stderr.contains(part), "{part} in {}", run.stderr);
     }
     home.assert_nothing_runs();
@@ -188,6 +189,7 @@ async fn doctor_fails_when_the_model_does_not_answer() {
     let replies = [
         ModelReply::error(401, "invalid_api_key", "Incorrect API key"),
         ModelReply::error(404, "model_not_found", "no such model"),
+        ModelReply::Raw(404, "application/json", "{\"detail\": \"Not Found\"}".into()),
     ];
     let server = ModelServer::start(replies).await;
     let root = server.base_url.strip_suffix("/v1").unwrap();

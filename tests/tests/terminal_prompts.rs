@@ -210,7 +210,7 @@ fn transcript_is_coloured_unless_colours_are_disabled() {
         command.envs(changes.iter().copied());
         let mut terminal = TestTerminal::start(&command);
         terminal.wait_for_end(0);
-        terminal.wait_for("finished: ")
+        terminal.wait_for("finished after ")
     };
     assert!(shown(&[]).contains("\x1b[1m$ echo hi\x1b[0m"));
     for forbidden in [("NO_COLOR", "1"), ("TERM", "dumb")] {

@@ -189,7 +189,7 @@ fn remote_next_step(config: &Config) -> String {
     let remote = &config.sandbox.remote;
     match (&config.sandbox.ssh.target, &remote.server_url, &remote.api_url) {
         (Some(target), ..) if config.runtime == Runtime::Ssh => {
-            format!("try `ssh {target}`, or set ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
+            format!("try `ssh ssh://{target}`, or set ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
         }
         (_, Some(url), _) => {
             format!(
