@@ -300,7 +300,9 @@ mod tests {
         let mode_after = |name: &str, file: Option<&str>, mode| {
             let path = folder.path().join(name);
             std::fs::create_dir(&path).unwrap();
-            file.map(|file| std::fs::write(path.join(file), "").unwrap());
+            if let Some(file) = file {
+                std::fs::write(path.join(file), "").unwrap();
+            }
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             StateDir::open(&path).unwrap();
             path.metadata().unwrap().mode() & 0o7777
