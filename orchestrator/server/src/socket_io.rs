@@ -7,7 +7,9 @@ use accounts::Caller;
 use conversations::{ConversationUpdate, ConversationsError, EventStream, MIN_QUESTION_AGE};
 use http::StatusCode;
 use protocol::action::ConfirmationState;
-use protocol::{Action, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record};
+use protocol::{
+    Action, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
+};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use socketioxide::extract::{AckSender, SocketRef, TryData};

@@ -216,9 +216,10 @@ fn next_step(kind: LlmErrorKind) -> &'static str {
             "; set LLM_API_KEY, or api_key under [llm]"
         }
         LlmErrorKind::UnknownModel => "; set LLM_MODEL, or model under [llm]",
-        LlmErrorKind::WrongAddress | LlmErrorKind::Connection | LlmErrorKind::Timeout => {
-            "; set LLM_BASE_URL, or base_url under [llm]"
-        }
+        LlmErrorKind::WrongAddress
+        | LlmErrorKind::AddressRefused
+        | LlmErrorKind::Connection
+        | LlmErrorKind::Timeout => "; set LLM_BASE_URL, or base_url under [llm]",
         LlmErrorKind::OutOfCredit => "; add credit, or set the key of another account in LLM_API_KEY",
         LlmErrorKind::RateLimited | LlmErrorKind::Unavailable | LlmErrorKind::StreamCut => {
             "; try again later"
