@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nix::unistd::geteuid;
+use nix::unistd::{AccessFlags, access, geteuid};
 use protocol::sandbox_api::{CommandEnvironment, MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
 
 use crate::os::accounts::{Account, Accounts};
@@ -116,14 +117,16 @@ fn check(variables: &BTreeMap<String, String>) -> Result<(), EnvironmentError> {
     Ok(())
 }
 
-/// Returns the environment of shells and processes before the host has set any variable.
-pub(crate) fn for_commands() -> Variables {
-    complete(std::env::vars_os(), Accounts::read().find_by_uid(geteuid()))
+/// Returns the environment of shells and processes before the host has set any variable. `fallback_home` replaces a home that
+/// is of no use.
+pub(crate) fn for_commands(fallback_home: Option<&Path>) -> Variables {
+    complete(std::env::vars_os(), Accounts::read().find_by_uid(geteuid()), fallback_home)
 }
 
 fn complete(
     own: impl Iterator<Item = (OsString, OsString)>,
     user: Option<Account>,
+    fallback_home: Option<&Path>,
 ) -> Vec<(OsString, OsString)> {
     let is_public =
         |name: &OsStr| name != ARENAS && !PRIVATE_VARIABLES.iter().any(|private| name == OsStr::new(private));
@@ -139,7 +142,18 @@ fn complete(
     };
     default("PATH", DEFAULT_PATH.into());
     default("HOME", user.and_then(|account| account.home).unwrap_or_else(|| "/".into()));
+    if let Some(fallback) = fallback_home {
+        let home = environment.iter_mut().find(|(name, _)| name == "HOME");
+        if let Some((_, home)) = home.filter(|(_, home)| !is_useful_home(Path::new(home))) {
+            *home = fallback.into();
+        }
+    }
     environment
+}
+
+/// Returns whether programs can keep their files in this home. `/` is the home of users without an account.
+fn is_useful_home(home: &Path) -> bool {
+    home.parent().is_some() && home.is_dir() && access(home, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
 }
 
 #[cfg(test)]
@@ -149,6 +163,14 @@ mod tests {
     use super::*;
 
     fn completed(own: &[(&str, &str)], home: Option<&str>) -> Vec<(String, String)> {
+        completed_with(own, home, None)
+    }
+
+    fn completed_with(
+        own: &[(&str, &str)],
+        home: Option<&str>,
+        fallback: Option<&str>,
+    ) -> Vec<(String, String)> {
         let own = own.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let account = Account {
             name: "agent".into(),
@@ -156,7 +178,7 @@ mod tests {
             gid: Gid::from_raw(1000),
             home: home.map(Into::into),
         };
-        let environment = complete(own, Some(account)).into_iter();
+        let environment = complete(own, Some(account), fallback.map(Path::new)).into_iter();
         environment.map(|(name, value)| (name.into_string().unwrap(), value.into_string().unwrap())).collect()
     }
 
@@ -205,6 +227,22 @@ mod tests {
             [pair("PATH", DEFAULT_PATH), pair("HOME", "/home/agent")]
         );
         assert_eq!(completed(&[("HOME", "")], None), [pair("PATH", DEFAULT_PATH), pair("HOME", "/")]);
+    }
+
+    #[test]
+    fn home_is_the_fallback_when_it_is_of_no_use() {
+        let home = |own: &[(&str, &str)], of_user| {
+            let all = completed_with(own, of_user, Some("/fallback"));
+            all.into_iter().find_map(|(name, value)| (name == "HOME").then_some(value)).unwrap()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let useful = folder.path().to_str().unwrap();
+        assert_eq!(home(&[], Some(useful)), useful);
+        assert_eq!(home(&[("HOME", useful)], Some("/missing")), useful);
+        for useless in ["/", "/missing", "/proc/self/status"] {
+            assert_eq!(home(&[("HOME", useless)], Some(useful)), "/fallback");
+            assert_eq!(home(&[], Some(useless)), "/fallback");
+        }
     }
 
     #[test]

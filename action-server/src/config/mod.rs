@@ -42,6 +42,8 @@ pub(crate) struct ServeConfig {
     pub(crate) dialect: ApiDialect,
     pub(crate) address: ListenAddress,
     pub(crate) working_dir: PathBuf,
+    /// `HOME` of commands if the user has no home that is a writable folder.
+    pub(crate) fallback_home: Option<PathBuf>,
     /// The folder that file operations are confined to.
     pub(crate) root: Option<PathBuf>,
     /// Whether the first line of standard input is the key.

@@ -126,12 +126,13 @@ impl CommonOptions {
 fn serve(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
     let mut common = CommonOptions::default();
     let (mut socket, mut listen, mut root, mut idle_timeout) = (None, None, None, None);
-    let (mut detach, mut is_detached) = (false, false);
+    let (mut detach, mut is_detached, mut fallback_home) = (false, false, None);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("socket") => socket = Some(path(parser, "--socket")?),
             Long("listen") => listen = Some(value(parser, "--listen", listen_address)?),
             Long("working-dir") => common.working_dir = Some(path(parser, "--working-dir")?),
+            Long("fallback-home") => fallback_home = Some(path(parser, "--fallback-home")?),
             Long("root") => root = Some(path(parser, "--root")?),
             Long("key-stdin") => common.key_stdin = true,
             Long("idle-timeout") => idle_timeout = Some(value(parser, "--idle-timeout", seconds)?),
@@ -163,6 +164,7 @@ fn serve(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
         dialect: ApiDialect::Native,
         address,
         working_dir,
+        fallback_home,
         root,
         has_key: common.key_stdin,
         idle_timeout,
@@ -217,6 +219,7 @@ fn v0(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
         dialect: ApiDialect::V0,
         address: ListenAddress::Tcp(address),
         working_dir,
+        fallback_home: None,
         root: None,
         has_key: common.key_stdin,
         idle_timeout: None,

@@ -127,7 +127,7 @@ async fn serve(
     let activity = Activity::default();
     let (actions, background) = (TaskTracker::new(), TaskTracker::new());
     let stop_background = CancellationToken::new();
-    let environment = Environment::new(environment::for_commands());
+    let environment = Environment::new(environment::for_commands(config.fallback_home.as_deref()));
     let sessions = Sessions::start(ShellConfig {
         working_dir: working_dir.clone(),
         environment: environment.clone(),

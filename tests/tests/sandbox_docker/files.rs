@@ -40,6 +40,22 @@ async fn files_in_a_workspace_of_the_host_have_its_owner() {
 }
 
 #[tokio::test]
+async fn home_is_that_of_the_user_in_the_image() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let workspace = tempfile::tempdir().unwrap();
+    // Root has a home in the image. Another owner has none, and gets a writable folder.
+    let home = match rustix::process::geteuid().is_root() {
+        true => "/root",
+        false => "/.glovebox/home",
+    };
+    let spec = SandboxSpec { workspace: Some(workspace.path().into()), ..spec(&backend) };
+    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    let ran = run(&*sandbox, 1, "echo $HOME && touch ~/new && sh -c 'ls ~'").await;
+    assert_eq!(ran.content.trim(), format!("{home}\nnew"));
+    remove(&backend, sandbox).await;
+}
+
+#[tokio::test]
 async fn volumes_are_written_as_their_owner_or_read_only() {
     let Some(backend) = DockerBackend::busybox() else { return };
     let (written, read) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

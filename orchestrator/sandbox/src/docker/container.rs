@@ -26,7 +26,8 @@ pub(super) const SERVER_PID: &str = "1";
 pub(super) const WORKSPACE: &str = "/workspace";
 
 const RUN_FOLDER: &str = "/.glovebox/run";
-const HOME_FOLDER: &str = "/.glovebox/home";
+/// Home of a user who has none in the image, such as the owner of a workspace. It is on a tmpfs.
+const FALLBACK_HOME: &str = "/.glovebox/home";
 
 /// Capabilities that package managers and test suites need as root: access to all files of the container (dpkg, tar, npm),
 /// switching users (apt's `_apt`, database servers under test) and signals to their processes. Raw sockets, devices,
@@ -55,13 +56,12 @@ impl ContainerPlan<'_> {
     /// Builds the request body.
     pub(super) fn body(&self) -> ContainerCreateBody {
         let serve = ["serve", "--socket", SOCKET, "--working-dir", WORKSPACE, "--key-stdin"];
+        let home = ["--fallback-home", FALLBACK_HOME];
         ContainerCreateBody {
             image: Some(self.image.name.clone()),
             entrypoint: Some(vec![SERVER.into()]),
-            cmd: Some(serve.map(String::from).into()),
+            cmd: Some(serve.into_iter().chain(home).map(String::from).collect()),
             user: self.user.map(|user| user.to_string()),
-            // A user without an entry in the image's passwd file would get `/` as home, which is not writable.
-            env: self.user.map(|_| vec![format!("HOME={HOME_FOLDER}")]),
             // The engine creates this folder if the image lacks it.
             working_dir: Some(WORKSPACE.into()),
             // The server reads its key from stdin once, before any other process runs.
@@ -121,12 +121,10 @@ impl ContainerPlan<'_> {
 
     fn memory_folders(&self) -> HashMap<String, String> {
         // Writable by every user: only the engine can resolve the image's user name to an id.
-        let mut folders =
-            HashMap::from([(RUN_FOLDER.into(), "rw,nosuid,nodev,noexec,size=64k,mode=1777".into())]);
-        if self.user.is_some() {
-            folders.insert(HOME_FOLDER.into(), "rw,nosuid,nodev,exec,size=512m,mode=1777".into());
-        }
-        folders
+        HashMap::from([
+            (RUN_FOLDER.into(), "rw,nosuid,nodev,noexec,size=64k,mode=1777".into()),
+            (FALLBACK_HOME.into(), "rw,nosuid,nodev,exec,size=512m,mode=1777".into()),
+        ])
     }
 }
 
@@ -197,6 +195,7 @@ mod tests {
             .collect();
         assert_eq!(mounts, [("/.glovebox/action-server", Some(true)), ("/workspace", Some(false))]);
         assert_eq!(body.user.as_deref(), Some("1000:100"));
+        assert_eq!(body.env, None, "the home is the one of the image's user");
 
         let key = secrecy::ExposeSecret::expose_secret(&config.secret.derive_key(&sandbox)).to_owned();
         assert!(!serde_json::to_string(&body).unwrap().contains(&key));

@@ -15,8 +15,6 @@ pub(super) struct ContainerInfo {
     /// The id that its server's key is derived from. `None` if that is the container's name.
     pub(super) key_of: Option<SandboxId>,
     pub(super) is_paused: bool,
-    /// User of the container, empty for the image's user.
-    pub(super) user: String,
     /// Image id.
     pub(super) image: String,
     /// Whether its image is the temporary snapshot of a fork, whose label it inherits.
@@ -35,7 +33,6 @@ impl Engine {
             key_of: labels.get(KEY_LABEL).and_then(|name| name.parse().ok()),
             is_fork: labels.get(FORK_LABEL).is_some_and(|fork| !fork.is_empty()),
             is_paused: status == Some(ContainerStateStatusEnum::PAUSED),
-            user: config.user.unwrap_or_default(),
             image: found.image.unwrap_or_default(),
         })
     }

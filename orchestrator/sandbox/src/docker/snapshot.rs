@@ -15,7 +15,7 @@ use protocol::SandboxId;
 use super::engine::{Engine, error_message, status};
 use super::image::split_reference;
 use super::labels;
-use super::lifecycle::{ContainerInfo, refused};
+use super::lifecycle::refused;
 use crate::provisioning::start_error;
 
 /// Repository of unnamed snapshots. The tag is a prefix of their id.
@@ -41,7 +41,7 @@ pub(super) async fn make(
 
     let patient = engine.docker.clone().with_timeout(COMMIT_TIMEOUT);
     let options = CommitContainerOptionsBuilder::default().container(container).pause(true).build();
-    let committed = patient.commit_container(options, config_like(origin, &found, owner, purpose)).await;
+    let committed = patient.commit_container(options, config_like(origin, owner, purpose)).await;
     let id = committed.map_err(|error| refused("snapshot", container, &error))?.id;
 
     let name = match purpose {
@@ -65,24 +65,12 @@ pub(super) async fn make(
 }
 
 /// Returns the configuration of the container's image. The engine fills empty fields from the container.
-fn config_like(
-    origin: ImageConfig,
-    container: &ContainerInfo,
-    owner: &str,
-    purpose: SnapshotPurpose<'_>,
-) -> ContainerConfig {
-    let is_other_user = container.user != origin.user.as_deref().unwrap_or_default();
+fn config_like(origin: ImageConfig, owner: &str, purpose: SnapshotPurpose<'_>) -> ContainerConfig {
     // By its number, because an image without `/etc/passwd` has no names.
     let user = origin.user.filter(|user| !user.is_empty()).unwrap_or_else(|| "0".into());
-    let mut environment = origin.env.unwrap_or_default();
-    let has_home = environment.iter().any(|variable| variable.starts_with("HOME="));
-    if is_other_user && !has_home {
-        // The container's home was a tmpfs. An empty value selects the home of the passwd file.
-        environment.push("HOME=".into());
-    }
     ContainerConfig {
         user: Some(user),
-        env: Some(environment),
+        env: Some(origin.env.unwrap_or_default()),
         entrypoint: Some(origin.entrypoint.unwrap_or_default()),
         cmd: Some(origin.cmd.unwrap_or_else(|| vec!["sh".into()])),
         working_dir: origin.working_dir.filter(|folder| !folder.is_empty()).or(Some("/".into())),
@@ -101,28 +89,18 @@ mod tests {
     use bollard::models::ImageConfig;
     use engine::sandbox::SnapshotPurpose;
 
-    use super::super::lifecycle::ContainerInfo;
     use super::{config_like, short};
 
     #[test]
     fn snapshot_has_the_configuration_of_the_image() {
-        let found = ContainerInfo {
-            key_of: None,
-            is_paused: false,
-            user: "1000:100".into(),
-            image: "i".into(),
-            is_fork: false,
-        };
         let origin = ImageConfig { cmd: Some(vec!["bash".into()]), ..ImageConfig::default() };
-        let config = config_like(origin, &found, "me", SnapshotPurpose::Keep(None));
+        let config = config_like(origin, "me", SnapshotPurpose::Keep(None));
         assert_eq!(config.user.as_deref(), Some("0"), "not the workspace's user");
-        assert_eq!(config.env.as_deref(), Some(&["HOME=".to_owned()][..]));
         assert_eq!(config.entrypoint, Some(vec![]), "not our server");
         assert_eq!(config.cmd, Some(vec!["bash".to_owned()]));
 
-        let own = ContainerInfo { user: "app".into(), ..found };
         let origin = ImageConfig { user: Some("app".into()), ..ImageConfig::default() };
-        let config = config_like(origin, &own, "me", SnapshotPurpose::Keep(None));
+        let config = config_like(origin, "me", SnapshotPurpose::Keep(None));
         assert_eq!((config.user.as_deref(), config.env), (Some("app"), Some(vec![])));
     }
 
