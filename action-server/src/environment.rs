@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::unistd::{AccessFlags, access, geteuid};
@@ -65,6 +65,13 @@ impl Environment {
     /// Returns a snapshot of all variables.
     pub(crate) fn current(&self) -> Arc<Variables> {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the home of commands.
+    pub(crate) fn home(&self) -> PathBuf {
+        let variables = self.current();
+        let home = variables.iter().rev().find(|(name, value)| name == "HOME" && !value.is_empty());
+        home.map_or_else(|| "/".into(), |(_, home)| home.into())
     }
 
     /// Replaces the variables of the host, which override our own. Changes nothing on an error.

@@ -37,19 +37,19 @@ mod watch;
 mod write;
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::Observation;
 use protocol::action::{EditAction, FileImplementation, ReadAction, WriteAction};
 
+use crate::environment::Environment;
 pub(crate) use change_mode::change_mode;
 pub(crate) use download::{OpenFile, PART_BYTES, UnreadFile};
 pub(crate) use error::FileError;
 use history::History;
 pub(crate) use list::list;
 pub(crate) use make_folder::make_folder;
-pub(crate) use path::resolve;
 pub(crate) use range::{RequestedRange, requested_range};
 pub(crate) use remove::remove;
 pub(crate) use rename::rename;
@@ -73,6 +73,8 @@ const LOCK_SLOTS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Files {
     root: Option<Arc<Root>>,
+    /// Contains the home.
+    environment: Environment,
     history: Mutex<History>,
     /// Locked while a file is read, changed and written. Only blocking threads lock them.
     locks: [Mutex<()>; LOCK_SLOTS],
@@ -81,29 +83,39 @@ pub(crate) struct Files {
 
 impl Files {
     /// Confines access to `root` if there is one. It must contain `working_dir`, which relative paths refer to at first.
-    pub(crate) fn confined(root: Option<&Path>, working_dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn confined(
+        root: Option<&Path>,
+        working_dir: &Path,
+        environment: Environment,
+    ) -> anyhow::Result<Self> {
         let root = root.map(|root| Root::around(working_dir, root)).transpose()?;
-        Ok(Self::with_root(root.map(Arc::new)))
+        Ok(Self::new(root.map(Arc::new), environment))
     }
 
     /// Does not confine access.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn unconfined() -> Self {
-        Self::with_root(None)
+        Self::new(None, Environment::new(Vec::new()))
     }
 
-    fn with_root(root: Option<Arc<Root>>) -> Self {
+    fn new(root: Option<Arc<Root>>, environment: Environment) -> Self {
         Self {
             root,
+            environment,
             history: Mutex::default(),
             locks: [const { Mutex::new(()) }; LOCK_SLOTS],
             slots: RandomState::new(),
         }
     }
 
+    /// Makes the path of a request absolute. `~` is the home of the shell, relative paths refer to `working_dir`.
+    pub(crate) fn absolute(&self, path: &str, working_dir: &Path) -> PathBuf {
+        path::resolve(path, working_dir, &self.environment.home())
+    }
+
     /// Returns the text, a data URL, or the editor's numbered view of a file.
     pub(crate) fn read(&self, action: &ReadAction, working_dir: &Path) -> Observation {
-        let path = path::resolve(&action.path, working_dir);
+        let path = self.absolute(&action.path, working_dir);
         match action.impl_source {
             FileImplementation::OhAci => view::observe(self, &path, action.view_range.as_deref()),
             FileImplementation::Default | FileImplementation::LlmBasedEdit => {
@@ -114,12 +126,12 @@ impl Files {
 
     /// Writes a whole file, or replaces some of its lines.
     pub(crate) fn write(&self, action: &WriteAction, working_dir: &Path) -> Observation {
-        write::observe(self, &path::resolve(&action.path, working_dir), action, working_dir)
+        write::observe(self, &self.absolute(&action.path, working_dir), action, working_dir)
     }
 
     /// Performs a command of the editor.
     pub(crate) fn edit(&self, action: &EditAction, working_dir: &Path) -> Observation {
-        edit::observe(self, &path::resolve(&action.path, working_dir), action)
+        edit::observe(self, &self.absolute(&action.path, working_dir), action)
     }
 
     /// Resolves a path, following links.

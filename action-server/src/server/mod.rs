@@ -59,14 +59,15 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
     let key = config.has_key.then(ServerKey::from_stdin).transpose()?;
     stdio::release_stdin_and_stdout()?;
     let working_dir = working_dir(&config)?;
-    let files = Files::confined(config.root.as_deref(), &working_dir)?;
+    let environment = Environment::new(environment::for_commands(config.fallback_home.as_deref()));
+    let files = Files::confined(config.root.as_deref(), &working_dir, environment.clone())?;
     // Single-threaded: tasks run briefly between two awaits, and waking a second thread would cost more than it saves.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(config, inherited, working_dir, files, key));
+    let result = runtime.block_on(serve(config, inherited, working_dir, environment, files, key));
     // Does not wait for threads that block on I/O.
     runtime.shutdown_background();
     result.map(|()| ExitCode::SUCCESS)
@@ -109,6 +110,7 @@ async fn serve(
     config: ServeConfig,
     inherited: Option<InheritedSocket>,
     working_dir: PathBuf,
+    environment: Environment,
     files: Files,
     key: Option<ServerKey>,
 ) -> anyhow::Result<()> {
@@ -127,7 +129,6 @@ async fn serve(
     let activity = Activity::default();
     let (actions, background) = (TaskTracker::new(), TaskTracker::new());
     let stop_background = CancellationToken::new();
-    let environment = Environment::new(environment::for_commands(config.fallback_home.as_deref()));
     let sessions = Sessions::start(ShellConfig {
         working_dir: working_dir.clone(),
         environment: environment.clone(),

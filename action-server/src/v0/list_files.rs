@@ -25,7 +25,7 @@ pub(super) async fn list_files(
     };
     let folder = match body.get("path") {
         None | Some(Value::Null) => v0.working_dir().to_owned(),
-        Some(Value::String(path)) => v0.working_dir().join(path),
+        Some(Value::String(path)) => v0.executor().files.absolute(path, v0.working_dir()),
         Some(_) => return Err(ApiError::Malformed("field `path`: expected a string".into())),
     };
     let names = tokio::task::spawn_blocking(move || names_in(folder)).await;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Api;
 use crate::api::error::ApiError;
-use crate::files::{FileError, Files, StopSignal, resolve};
+use crate::files::{FileError, Files, StopSignal};
 
 /// Maximum number of concurrent uploads and downloads. Each uses two parts, half a MiB.
 const MAX_TRANSFERS: usize = 64;
@@ -90,7 +90,7 @@ pub(crate) struct Document;
 impl Api {
     /// Resolves a path of a request.
     fn path(&self, path: &str) -> PathBuf {
-        resolve(path, &self.working_dir())
+        self.executor().files.absolute(path, &self.working_dir())
     }
 
     /// Runs a short operation.

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 
 use protocol::Observation;
-use protocol::action::{EditAction, FileImplementation};
+use protocol::SecurityRisk;
+use protocol::action::{EditAction, FileImplementation, WriteAction};
 use protocol::observation::{EditObservation, ObservationKind};
 use tempfile::TempDir;
 
+use crate::environment::Environment;
 use crate::files::Files;
 
 struct Editor {
@@ -241,4 +243,33 @@ fn link_is_kept_when_its_target_is_edited() {
     });
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(editor.content(), b"b\n");
+}
+
+#[test]
+fn tilde_is_the_home_in_every_file_action() {
+    let home = tempfile::tempdir().unwrap();
+    let variables = vec![("HOME".into(), home.path().into())];
+    let files = Files::new(None, Environment::new(variables));
+    let editor = Editor { files, dir: tempfile::tempdir().unwrap() };
+    let at_home = |edit: &mut EditAction| {
+        edit.path = "~/below/f".into();
+        edit.file_text = Some("made".into());
+        (edit.old_str, edit.new_str) = (Some("made".into()), Some("edited".into()));
+    };
+    for command in ["create", "str_replace", "view"] {
+        let done = editor.perform(command, at_home);
+        assert_eq!(edit(&done).path, home.path().join("below/f").display().to_string(), "{}", done.content);
+    }
+    assert_eq!(fs::read_to_string(home.path().join("below/f")).unwrap(), "edited");
+    let write = WriteAction {
+        path: "~/written".into(),
+        content: "x".into(),
+        start: 0,
+        end: -1,
+        thought: String::new(),
+        security_risk: SecurityRisk::default(),
+    };
+    editor.files.write(&write, editor.dir.path());
+    assert_eq!(fs::read_to_string(home.path().join("written")).unwrap(), "x");
+    assert_eq!(fs::read_dir(editor.dir.path()).unwrap().count(), 0, "no folder named `~`");
 }
