@@ -128,7 +128,9 @@ fn file_status(error: &FileError) -> (StatusCode, ErrorCode) {
         FileError::OutsideRoot(_) => (StatusCode::FORBIDDEN, ErrorCode::OutsideRoot),
         FileError::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
         FileError::Parameter { .. } => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
-        FileError::Archive(_) | FileError::Binary => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
+        FileError::Archive(_) | FileError::Binary | FileError::Utf16(_) | FileError::MixedEncodings(_) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid)
+        }
         FileError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
         FileError::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
         FileError::Directory(_) | FileError::Special(_) | FileError::Exists(_) | FileError::Unfit { .. } => {

@@ -17,6 +17,14 @@ pub(crate) enum FileError {
     /// V0's text.
     #[error("ERROR_BINARY_FILE")]
     Binary,
+    #[error("{0} is UTF-16, which cannot be shown or edited; convert it with `iconv -f UTF-16 -t UTF-8`")]
+    Utf16(PathBuf),
+    /// The file has another encoding than the text.
+    #[error(
+        "{0} is not UTF-8, so text with other characters than ASCII would mix two encodings; convert the file \
+         with `iconv`, or edit it with a program that knows its encoding"
+    )]
+    MixedEncodings(PathBuf),
     #[error("{0} exists already")]
     Exists(PathBuf),
     /// The path is outside of the root, or a link leads out of it.

@@ -11,6 +11,7 @@ mod change_mode;
 mod diff;
 mod download;
 mod edit;
+mod encoding;
 mod error;
 mod history;
 mod lines;

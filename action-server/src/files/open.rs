@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use nix::fcntl::OFlag;
 
 use super::MAX_FILE_BYTES;
+use super::encoding::is_utf16;
 use super::error::FileError;
 use super::resolved_path::ResolvedPath;
 
@@ -26,6 +27,9 @@ pub(super) fn regular_for_writing(resolved: &ResolvedPath) -> Result<(File, Meta
 /// Reads a text file.
 pub(super) fn text(resolved: &ResolvedPath) -> Result<Vec<u8>, FileError> {
     let bytes = whole(resolved)?;
+    if is_utf16(&bytes) {
+        return Err(FileError::Utf16(resolved.display_path().to_owned()));
+    }
     if is_binary(&bytes) { Err(FileError::Binary) } else { Ok(bytes) }
 }
 

@@ -10,7 +10,7 @@ use protocol::action::{FileImplementation, ReadAction};
 use protocol::observation::ReadObservation;
 
 use super::error::FileError;
-use super::{Files, MAX_FILE_BYTES, media, open};
+use super::{Files, MAX_FILE_BYTES, encoding, media, open};
 
 pub(super) fn observe(files: &Files, path: &Path, action: &ReadAction, working_dir: &Path) -> Observation {
     match content(files, path, action) {
@@ -29,6 +29,9 @@ fn content(files: &Files, path: &Path, action: &ReadAction) -> Result<String, Fi
     }
     let (file, _) = open::regular(&resolved)?;
     let slice = LineSlice::read(file, action).map_err(|error| FileError::io("read", path, error))?;
+    if action.start <= 0 && encoding::is_utf16(&slice.bytes) {
+        return Err(FileError::Utf16(path.to_owned()));
+    }
     if open::is_binary(&slice.bytes) {
         return Err(FileError::Binary);
     }

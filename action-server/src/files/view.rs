@@ -10,10 +10,12 @@ use protocol::observation::ReadObservation;
 use super::edit::EditError;
 use super::error::FileError;
 use super::lines::Lines;
-use super::{Files, open};
+use super::{Files, encoding, open};
 
 /// Maximum number of entries of a folder, for both levels.
 const MAX_ENTRIES: usize = 1000;
+
+const NOT_UTF8: &str = "NOTE: The file is not UTF-8. Bytes that are not are shown as \u{fffd}, and edits leave them as they are.\n";
 
 /// Performs a read action. V0 responds to a binary file with an error observation.
 pub(super) fn observe(files: &Files, path: &Path, range: Option<&[i64]>) -> Observation {
@@ -38,6 +40,7 @@ pub(super) fn view(files: &Files, path: &Path, range: Option<&[i64]>) -> Result<
         .and_then(|file| open::text(&file))
         .map_err(|error| EditError::from_file_error(path, error))?;
     let lines = Lines::new(&bytes);
+    let foreign = if encoding::is_foreign(&bytes) { NOT_UTF8 } else { "" };
     let (numbered, note) = match range {
         None => (lines.numbered_whole(), String::new()),
         Some(range) => {
@@ -45,7 +48,7 @@ pub(super) fn view(files: &Files, path: &Path, range: Option<&[i64]>) -> Result<
             (lines.numbered(first - 1..last), note)
         }
     };
-    Ok(format!("Here's the result of running `cat -n` on {}:\n{numbered}{note}", path.display()))
+    Ok(format!("Here's the result of running `cat -n` on {}:\n{numbered}{note}{foreign}", path.display()))
 }
 
 /// Returns the first and last line, from 1, and a note about them.

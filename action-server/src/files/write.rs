@@ -9,7 +9,7 @@ use protocol::observation::WriteObservation;
 use super::error::FileError;
 use super::lines::{Lines, with_line_ends_of};
 use super::resolved_path::ResolvedPath;
-use super::{Files, open, replace};
+use super::{Files, encoding, open, replace};
 
 pub(super) fn observe(files: &Files, path: &Path, action: &WriteAction, working_dir: &Path) -> Observation {
     match write(files, path, action) {
@@ -25,7 +25,10 @@ fn write(files: &Files, path: &Path, action: &WriteAction) -> Result<(), FileErr
     let before = if is_whole { None } else { existing(&target)? };
     match before {
         None => replace::replace(&target, action.content.as_bytes()),
-        Some(before) => replace::replace(&target, &with_slice(&before, action)),
+        Some(before) => {
+            encoding::check_text(&target, &before, &action.content)?;
+            replace::replace(&target, &with_slice(&before, action))
+        }
     }
 }
 

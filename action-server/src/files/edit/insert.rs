@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{EditError, EditOutcome, FileChange, REVIEW, snippet};
 use crate::files::lines::{Lines, after_mark, with_line_ends_of};
-use crate::files::{Files, open, replace};
+use crate::files::{Files, encoding, open, replace};
 
 pub(super) fn insert(files: &Files, path: &Path, line: i64, text: &str) -> Result<EditOutcome, EditError> {
     let target = files.resolve_target(path).map_err(EditError::File)?;
@@ -13,6 +13,7 @@ pub(super) fn insert(files: &Files, path: &Path, line: i64, text: &str) -> Resul
     let count = Lines::new(&old).count();
     let after_line = usize::try_from(line).ok().filter(|line| *line <= count);
     let after_line = after_line.ok_or(EditError::InsertLine { line, count })?;
+    encoding::check_text(&target, &old, text).map_err(EditError::File)?;
     let (new, start, end) = inserted(&old, after_line, text);
     replace::replace(&target, &new).map_err(|error| EditError::from_file_error(path, error))?;
     files.history().push(&target.key(), old.clone());

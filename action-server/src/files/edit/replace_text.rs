@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{EditError, EditOutcome, FileChange, REVIEW, nearest, snippet};
 use crate::files::lines::{Lines, with_line_ends_of};
-use crate::files::{Files, open, replace};
+use crate::files::{Files, encoding, open, replace};
 
 /// Maximum number of line numbers in the error for a text that is not unique.
 const MAX_LISTED_LINES: usize = 100;
@@ -28,6 +28,9 @@ pub(super) fn replace_text(
     }
     if old == new {
         return Err(EditError::SameText);
+    }
+    for text in [old, new] {
+        encoding::check_text(&target, &before, text).map_err(EditError::File)?;
     }
     let Some(found) = TextMatch::find(&before, old, new, is_exact) else {
         let nearest = nearest::describe(&before, old);
@@ -86,13 +89,14 @@ impl TextMatch {
     }
 }
 
-/// Searches the parts of the file that are valid UTF-8; the text cannot span invalid bytes. The search of the standard library
+/// Searches the parts of the file that are valid UTF-8; the text cannot span invalid bytes, or start within a character. The search of the standard library
 /// takes linear time, unlike one with `windows`.
 fn occurrences(file: &[u8], text: &str) -> Vec<usize> {
     let mut offsets = Vec::new();
     let mut chunk_start = 0;
     for chunk in file.utf8_chunks() {
-        offsets.extend(chunk.valid().match_indices(text).map(|(at, _)| chunk_start + at));
+        let found = chunk.valid().match_indices(text).map(|(at, _)| chunk_start + at);
+        offsets.extend(found.filter(|at| !encoding::may_be_trail_byte(file, chunk_start, *at)));
         chunk_start += chunk.valid().len() + chunk.invalid().len();
     }
     offsets

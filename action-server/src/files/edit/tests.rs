@@ -273,3 +273,42 @@ fn tilde_is_the_home_in_every_file_action() {
     assert_eq!(fs::read_to_string(home.path().join("written")).unwrap(), "x");
     assert_eq!(fs::read_dir(editor.dir.path()).unwrap().count(), 0, "no folder named `~`");
 }
+
+#[test]
+fn edit_that_would_mix_encodings_is_refused() {
+    let latin1 = b"caf\xe9 = 1\nna\xefve = 2\n";
+    let editor = Editor::with(latin1);
+    for refused in [
+        editor.str_replace("= 1", "= \u{e9}"),
+        editor.str_replace("caf\u{e9}", "coffee"),
+        editor.insert(1, "\u{4f60}"),
+    ] {
+        assert!(refused.starts_with("ERROR:\n") && refused.contains("mix two encodings"), "{refused}");
+    }
+    assert_eq!(editor.content(), latin1);
+    let shown = editor.perform("view", |_| {}).content;
+    assert!(shown.contains("caf\u{fffd} = 1") && shown.contains("NOTE: The file is not UTF-8."), "{shown}");
+    editor.str_replace("= 1", "= 3");
+    editor.insert(2, "last = 4");
+    assert_eq!(editor.content(), b"caf\xe9 = 3\nna\xefve = 2\nlast = 4\n");
+}
+
+#[test]
+fn half_of_a_foreign_character_is_not_replaced() {
+    // The first character of this Shift-JIS is 0x95 0x5c, whose second byte is a backslash.
+    let shift_jis = b"\x95\x5c\x8e\xa6 = 'a\\n'\n";
+    let editor = Editor::with(shift_jis);
+    editor.str_replace("\\", "/");
+    assert_eq!(editor.content(), b"\x95\x5c\x8e\xa6 = 'a/n'\n");
+}
+
+#[test]
+fn utf16_is_refused_with_the_reason() {
+    let utf16 = b"\xff\xfea\0\n\0";
+    let editor = Editor::with(utf16);
+    let view = editor.perform("view", |_| {}).content;
+    for refused in [view, editor.str_replace("a", "b"), editor.insert(0, "a")] {
+        assert!(refused.contains("is UTF-16") && refused.contains("iconv"), "{refused}");
+    }
+    assert_eq!(editor.content(), utf16);
+}
