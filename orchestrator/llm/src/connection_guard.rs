@@ -71,7 +71,8 @@ mod tests {
             |client| client.dns_resolver(Resolver).no_proxy(),
             |error| error.is::<NotAllowed>(),
         );
-        let client = guard.configure(Client::builder()).build().unwrap();
+        let client = guard.configure(Client::builder());
+        let client = client.tls_backend_preconfigured(tls::http_client("http").unwrap()).build().unwrap();
         for (host, is_refused) in [("refused", true), ("unknown", false)] {
             let error = client.get(format!("http://{host}/")).send().await.unwrap_err();
             assert_eq!(guard.has_refused(&error), is_refused, "{error:?}");
