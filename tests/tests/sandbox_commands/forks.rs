@@ -39,7 +39,7 @@ fn snapshot_is_kept_until_it_is_removed_by_name() {
         (&image.clone().into(), &Value::Null)
     );
     assert_eq!(fixture.run(&["prune"]).expect(0).stdout, "");
-    refused(&fixture.run(&["rm", "--snapshot", "no-such-image"]), 1, "there is no snapshot no-such-image");
+    refused(&fixture.run(&["rm", "--snapshot", "no-such-image"]), 2, "there is no snapshot no-such-image");
     assert_eq!(fixture.run(&["rm", "--snapshot", &image]).expect(0).stdout, format!("{image}\n"));
     assert_eq!(snapshots(&fixture), Vec::<Value>::new());
     fixture.end();

@@ -108,7 +108,7 @@ async fn registry_login_is_read_from_docker_config_and_helpers() {
     let registry = TestRegistry::start(RegistryBehaviour::WantsLogin).await;
     let place = registry.address.to_string();
     let without = create(&registry, "{}", None, false);
-    assert!(without.contains("does not exist") && without.contains("docker login"), "{without}");
+    assert!(without.contains("cannot be pulled") && without.contains("docker login"), "{without}");
 
     let auth = SHOWN.trim_start_matches("basic ");
     let written = json!({"auths": {&place: {"auth": auth}}}).to_string();
