@@ -261,14 +261,20 @@ async fn new_conversation_has_its_provider_and_trigger() {
     assert_eq!((by_name.as_array().unwrap().len(), &by_name[0]["git_provider"]), (1, &json!("gitlab")));
     assert_eq!(listed(&format!("selected_repository={UNREACHABLE}/acme")).await.as_array().unwrap().len(), 3);
 
-    for (request, code, field) in [
-        (json!({"git_provider": "gitea"}), "API$INVALID_REQUEST", json!("git_provider")),
-        (json!({"suggested_task": {"repo": "a/b"}}), "API$INVALID_REQUEST", json!("suggested_task")),
-        (json!({"repository": "a/../b", "git_provider": "gitlab"}), "CONVERSATION$REJECTED", Value::Null),
-        (json!({"repository": "a/b/c", "git_provider": "github"}), "CONVERSATION$REJECTED", Value::Null),
+    for (request, status, code, field) in [
+        (json!({"git_provider": "gitea"}), 422, "API$INVALID_REQUEST", json!("git_provider")),
+        (json!({"suggested_task": {"repo": "a/b"}}), 422, "API$INVALID_REQUEST", json!("suggested_task")),
+        (
+            json!({"repository": "a/../b", "git_provider": "gitlab"}),
+            400,
+            "CONVERSATION$REJECTED",
+            Value::Null,
+        ),
+        (json!({"repository": "a/b/c", "git_provider": "github"}), 400, "CONVERSATION$REJECTED", Value::Null),
     ] {
-        let (status, body) = server.send(Method::POST, "/api/conversations", Some(&request)).await;
-        assert_eq!((status.as_u16(), &body["msg_id"], &body["field"]), (400, &json!(code), &field), "{body}");
+        let (found, body) = server.send(Method::POST, "/api/conversations", Some(&request)).await;
+        let found = (found.as_u16(), &body["msg_id"], &body["field"]);
+        assert_eq!(found, (status, &json!(code), &field), "{body}");
     }
     let unknown = server.send(Method::GET, "/api/conversations?conversation_trigger=x", None).await;
     assert_eq!((unknown.0.as_u16(), &unknown.1["field"]), (422, &json!("conversation_trigger")));

@@ -60,7 +60,7 @@ async fn page_is_served_after_sign_in() {
         let (status, _, body) =
             response(server.request_without_key(Method::POST, "/sign-in").body(form)).await;
         let error: Value = serde_json::from_str(&body).unwrap();
-        assert_eq!((status, &error["msg_id"]), (400, &json!("API$INVALID_REQUEST")), "{form}: {body}");
+        assert_eq!((status, &error["msg_id"]), (422, &json!("API$INVALID_REQUEST")), "{form}: {body}");
         assert_eq!(
             (&error["field"], &error["message"]),
             (&json!("body"), &json!(format!("body: {problem}")))

@@ -42,6 +42,7 @@ const ROUTES: [(&str, &str, &[&str]); 24] = [
         ],
     ),
     ("POST", "/exp-config", &["{}", "[]"]),
+    ("GET", "/security/{*path}", &[""]),
     ("GET", "/stream", &["", "?after=x"]),
     ("POST", "/stream", &[""]),
 ];

@@ -163,7 +163,7 @@ fn existing_conversation_is_extended_or_kept() {
     restore(&other, &back_up(&home, &[]), &[]).expect(0);
     resume(&home, &id, "more");
     let grown = events(&home, &id, &[]);
-    let file = back_up(&home, &[]);
+    let file = back_up(&home, &["--force"]);
     let (statuses, _) = report(&restore(&other, &file, &[]).expect(0).stdout);
     assert_eq!(statuses, [(id.clone(), "extended".to_owned())]);
     assert_eq!(events(&other, &id, &[]), grown);
@@ -173,7 +173,7 @@ fn existing_conversation_is_extended_or_kept() {
     let (statuses, _) = report(&restore(&other, &file, &[]).expect(0).stdout);
     assert_eq!(statuses, [(id.clone(), "exists".to_owned())]);
     resume(&home, &id, "another");
-    let ended = restore(&other, &back_up(&home, &[]), &[]).expect(1);
+    let ended = restore(&other, &back_up(&home, &["--force"]), &[]).expect(1);
     assert_eq!(report(&ended.stdout).0, [(id.clone(), "differs".to_owned())]);
     assert_eq!(events(&other, &id, &[]), own);
     home.assert_nothing_runs();

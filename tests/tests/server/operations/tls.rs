@@ -147,8 +147,8 @@ async fn unusable_certificate_is_refused_at_the_start() {
     };
     for (certificate, key, expected) in [
         ("none.pem", "key.pem", "cannot read none.pem: No such file"),
-        ("key.pem", "key.pem", "cannot parse key.pem"),
-        ("chain.pem", "chain.pem", "cannot parse chain.pem"),
+        ("key.pem", "key.pem", "key.pem holds no certificate, but a private key"),
+        ("chain.pem", "chain.pem", "chain.pem holds no private key, but a certificate"),
     ] {
         let (code, error) = serve(certificate, key);
         assert!(code == Some(2) && error.contains(expected), "{code:?} {error}");
