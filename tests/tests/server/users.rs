@@ -12,7 +12,7 @@ use tests::host_server::{HostServer, is_state};
 use super::ports;
 
 /// The routes of a conversation, each with requests that differ in what is wrong with them.
-const ROUTES: [(&str, &str, &[&str]); 24] = [
+const ROUTES: [(&str, &str, &[&str]); 25] = [
     ("GET", "", &[""]),
     ("PATCH", "", &[r#"{"title": "Mine"}"#, "[]", r#"{"title": ""}"#]),
     ("DELETE", "", &[""]),
