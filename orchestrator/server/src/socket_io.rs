@@ -314,7 +314,7 @@ fn is_user_message(event: &Event) -> bool {
     is_message && event.source == EventSource::User && event.delegation.is_none()
 }
 
-/// Returns what tells V0's page a title.
+/// Returns the update that V0's page shows as the title.
 fn title_update(id: &ConversationId, title: &str) -> Option<Arc<RawValue>> {
     let update = json!({"status_update": true, "type": "info", "message": id, "conversation_title": title});
     to_raw_value(&update).map(Arc::from).ok()

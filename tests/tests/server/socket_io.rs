@@ -233,7 +233,7 @@ socket.on('oh_event', (event) => {
 });
 ";
 
-/// A second click must not approve an action that nobody has seen.
+/// A second click must not approve an action that the user has not seen.
 #[tokio::test]
 async fn decision_counts_for_an_action_that_was_shown() {
     let Some(packages) = npm_packages() else { return };
