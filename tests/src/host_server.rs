@@ -117,8 +117,8 @@ impl HostServer {
         created["conversation_id"].as_str().unwrap().to_owned()
     }
 
-    /// Connects to a conversation by socket.io. Returns the first packet of the server: `40` and the id of the connection, or `44`
-    /// and the reason of the rejection; and the query of further requests.
+    /// Connects to a conversation by socket.io. Returns the first packets of the server, which start with `40` and the id of the
+    /// connection, or `44` and the reason of the rejection; and the query of further requests.
     pub async fn connect_socket(&self, key: &str, id: &str) -> (String, String) {
         let query = format!("/socket.io/?EIO=4&transport=polling&conversation_id={id}");
         let send = async |request: reqwest::RequestBuilder| {
@@ -134,8 +134,13 @@ impl HostServer {
         send(self.request_without_key(Method::POST, &query).body("40")).await;
         loop {
             let packets = send(self.request_without_key(Method::GET, &query)).await;
-            if let Some(packet) = packets.split('\u{1e}').find(|packet| packet.starts_with('4')) {
-                return (packet.to_owned(), query);
+            // Events may follow in the same response.
+            let packets: Vec<_> =
+                packets.split('\u{1e}').skip_while(|packet| !packet.starts_with('4')).collect();
+            match packets.first() {
+                Some(rejection) if rejection.starts_with("44") => return ((*rejection).to_owned(), query),
+                Some(_) => return (packets.join("\u{1e}"), query),
+                None => {}
             }
         }
     }

@@ -274,6 +274,8 @@ async fn poll_until(server: &HostServer, session: &str, mut received: String, te
     let polling = async {
         while !received.contains(text) {
             let request = server.request(Method::GET, session);
+            // Between packets, as within a response.
+            received.push('\u{1e}');
             received += &request.send().await.unwrap().text().await.unwrap();
         }
         received
@@ -324,7 +326,7 @@ async fn stop_disconnects_the_sockets_of_its_conversation() {
     poll_until(&server, &other_session, other_received, "finished").await;
     server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
     // The packet of a disconnection.
-    poll_until(&server, &session, received, "41").await;
+    poll_until(&server, &session, received, "\u{1e}41").await;
     let count =
         async |id: &str| server.get(&format!("/api/conversations/{id}")).await["num_connections"].clone();
     assert_eq!((count(&id).await, count(&other).await), (json!(0), json!(1)));
