@@ -18,7 +18,7 @@ use engine::events::StoreError;
 use futures_util::stream::{self, StreamExt as _};
 use protocol::action::MessageAction;
 use protocol::record::FeedbackGiven;
-use protocol::{AgentState, ConversationId, EventId, UserId};
+use protocol::{AgentState, ConversationId, Event, EventBody, EventId, Observation, ObservationKind, UserId};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -81,6 +81,13 @@ pub struct HostedConversations {
     changing: Mutex<BTreeMap<ConversationId, Weak<tokio::sync::Mutex<()>>>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
+}
+
+/// Whether an event asks the user to confirm an action.
+fn is_question(event: &Event) -> bool {
+    let EventBody::Observation(Observation { kind, .. }) = &event.body else { return false };
+    matches!(kind, ObservationKind::AgentStateChanged(changed)
+        if changed.agent_state == AgentState::AwaitingUserConfirmation)
 }
 
 impl HostedConversations {
@@ -385,9 +392,10 @@ impl HostedConversations {
     ) -> Result<Option<EventId>, ConversationsError> {
         let Some(state) = self.conversations.state(id) else { return Ok(None) };
         let action = find_decided(id, &state, None)?;
-        // The question is the change of the state, which follows the action.
+        // The change of the state follows the action, except while another action awaits confirmation already.
         let events = self.conversations.read(id, action, MAX_EVENTS_TO_QUESTION).await?;
-        let asked_at = events.last().map(|event| clock::epoch_seconds(&event.timestamp));
+        let question = events.iter().find(|event| is_question(event)).or(events.first());
+        let asked_at = question.map(|event| clock::epoch_seconds(&event.timestamp));
         let age = asked_at.map(|asked_at| clock::epoch_seconds(&clock::now()) - asked_at);
         if age.is_some_and(|age| age < MIN_QUESTION_AGE.as_secs_f64()) {
             return Err(ConversationsError::OtherActionAwaits { conversation: id.clone(), action });

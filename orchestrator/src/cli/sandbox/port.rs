@@ -111,8 +111,9 @@ async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
 /// `127.0.0.1`, among them sessions of `glovebox serve`.
 fn browser_host(sandbox: &str) -> String {
     let label = sandbox.to_ascii_lowercase().replace(|char: char| !char.is_ascii_alphanumeric(), "-");
-    let label = label.trim_matches('-').chars().take(63).collect::<String>();
-    format!("{}.localhost", if label.is_empty() { "sandbox" } else { &label })
+    let label = label.chars().take(63).collect::<String>();
+    let label = label.trim_matches('-');
+    format!("{}.localhost", if label.is_empty() { "sandbox" } else { label })
 }
 
 /// Forwards until the sandbox is lost, which is an error.
