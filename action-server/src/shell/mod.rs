@@ -39,6 +39,7 @@ mod script;
 mod session;
 mod shell_process;
 mod start_error;
+mod startup_files;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -85,6 +86,8 @@ struct ShellState {
     working_dir: watch::Receiver<PathBuf>,
     /// Whether a command is running after its action was answered.
     running: Arc<AtomicBool>,
+    /// Whether new shells are started without the start-up files, because those have failed.
+    skips_startup_files: Arc<AtomicBool>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -103,26 +106,42 @@ impl Shell {
 
     fn start_program(config: ShellConfig, program: ShellProgram) -> Self {
         let facts = MachineInfo::collect(&config.environment.current());
-        Self::start_session(Arc::new(config), program, facts, CancellationToken::new())
+        Self::start_session(Arc::new(config), program, facts, Arc::default(), CancellationToken::new())
     }
 
     fn start_session(
         config: Arc<ShellConfig>,
         program: ShellProgram,
         facts: MachineInfo,
+        skips_startup_files: Arc<AtomicBool>,
         stop: CancellationToken,
     ) -> Self {
         let (folder, working_dir) = watch::channel(config.working_dir.clone());
         // Only the action whose turn it is sends a request.
         let (requests, inbox) = mpsc::channel(1);
         let running = Arc::new(AtomicBool::new(false));
-        let shared = SharedState { working_dir: folder, running: Arc::clone(&running) };
+        let shared = SharedState {
+            working_dir: folder,
+            running: Arc::clone(&running),
+            skips_startup_files: Arc::clone(&skips_startup_files),
+        };
         let session =
             Session::new(config.as_ref().clone(), program.clone(), facts.clone(), shared, stop.clone());
         let tasks = TaskTracker::new();
         tasks.spawn(session.serve(inbox));
         let turn = Arc::new(Semaphore::new(1));
-        let handle = ShellState { config, program, facts, requests, turn, working_dir, running, stop, tasks };
+        let handle = ShellState {
+            config,
+            program,
+            facts,
+            requests,
+            turn,
+            working_dir,
+            running,
+            skips_startup_files,
+            stop,
+            tasks,
+        };
         Self(Arc::new(handle))
     }
 
@@ -184,7 +203,9 @@ impl Shell {
         }
         let config = Arc::new(ShellConfig { working_dir: folder, ..self.0.config.as_ref().clone() });
         let stop = self.0.stop.child_token();
-        let shell = Self::start_session(config, self.0.program.clone(), self.0.facts.clone(), stop);
+        let (program, facts) = (self.0.program.clone(), self.0.facts.clone());
+        let skips_startup_files = Arc::clone(&self.0.skips_startup_files);
+        let shell = Self::start_session(config, program, facts, skips_startup_files, stop);
         let action = RunAction { blocking: true, ..action };
         // A task of the parent shell, so that a caller that disconnects does not stop it.
         let run = self.0.tasks.spawn(async move {

@@ -66,11 +66,12 @@ impl ShellProgram {
         Self { path, arguments, dialect: ShellDialect::Ash }
     }
 
-    /// Returns the arguments for an interactive terminal, or for a single command in one.
+    /// Returns the arguments for an interactive terminal, or for a single command in one, which has the environment of an
+    /// interactive shell too.
     pub(super) fn arguments_for_a_person(&self, command: Option<&str>) -> Vec<OsString> {
         // If busybox is called by its own name, the first argument is the applet.
         let applet = self.arguments.first().filter(|first| *first == "ash").cloned();
-        let command = command.map(|command| ["-c".into(), command.into()]);
+        let command = command.map(|command| ["-i".into(), "-c".into(), command.into()]);
         applet.into_iter().chain(command.into_iter().flatten()).collect()
     }
 

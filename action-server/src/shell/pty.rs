@@ -11,7 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::libc;
@@ -90,6 +90,11 @@ impl Pty {
         // SAFETY: a PtyMaster owns its descriptor and never changes it, so it stays open as long as it is registered.
         let master = unsafe { AsyncFd::register_with_interest(master, Interest::READABLE) }?;
         Ok(Self { master, slave_path, settings: settings.into() })
+    }
+
+    /// Returns the path of the slave side.
+    pub(super) fn slave_path(&self) -> &Path {
+        &self.slave_path
     }
 
     /// Sets the size, which sends SIGWINCH to the foreground process group.

@@ -31,6 +31,7 @@ use super::shell_process::{ShellEvent, ShellProcess};
 use super::start_error::StartError;
 use crate::os::out_of_memory::OomKillCounter;
 use quiet_timer::QuietTimer;
+use starting::STARTUP_FILES_ENDED;
 
 /// Maximum time to wait for a killed shell.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -65,6 +66,8 @@ pub(super) struct SharedState {
     pub(super) working_dir: watch::Sender<PathBuf>,
     /// Whether a command is running after its action was answered.
     pub(super) running: Arc<AtomicBool>,
+    /// Whether new shells are started without the start-up files.
+    pub(super) skips_startup_files: Arc<AtomicBool>,
 }
 
 /// The state of the task.
@@ -112,6 +115,7 @@ impl Session {
         }
         let stop = self.stop.clone();
         loop {
+            let startup_deadline = self.startup_deadline();
             let runs = self.running.as_ref().is_some_and(|running| running.ending().is_none());
             self.shared.running.store(runs, Ordering::Relaxed);
             tokio::select! {
@@ -122,6 +126,7 @@ impl Session {
                     None => break,
                 },
                 event = next_event(&mut self.process) => self.on_event(event, &mut None),
+                () = until(startup_deadline) => self.stop_startup_files().await,
             }
         }
         self.kill().await;
@@ -234,7 +239,7 @@ impl Session {
 
     /// Handles an event of the shell.
     fn on_event(&mut self, event: ShellEvent, output: &mut OutputListener<'_>) {
-        let Self { process, running, shared, note, .. } = self;
+        let Self { process, running, shared, note, facts, .. } = self;
         match event {
             ShellEvent::Output(count) => {
                 let Some(process) = process else { return };
@@ -250,6 +255,12 @@ impl Session {
                     (None, Some(running)) if is_lost => running.restart(),
                     _ => {}
                 }
+                if let Some(output) = process.as_mut().and_then(ShellProcess::take_startup_output) {
+                    facts.python = output.python().or(facts.python.take());
+                    if output.is_of_files() {
+                        tracing::warn!("dropped what the shell's start-up files have printed");
+                    }
+                }
                 if working_dir.is_absolute() {
                     shared.working_dir.send_if_modified(|known| {
                         let is_new = *known != working_dir;
@@ -257,6 +268,10 @@ impl Session {
                         is_new
                     });
                 }
+            }
+            ShellEvent::Exited { .. } if process.as_ref().is_some_and(ShellProcess::reads_startup_files) => {
+                *process = None;
+                self.skip_startup_files(STARTUP_FILES_ENDED);
             }
             ShellEvent::Exited { status, unread, is_silenced } => {
                 *process = None;

@@ -30,6 +30,7 @@ use super::program::{ShellDialect, ShellProgram};
 use super::prompt::{self, CommandScript, PLAIN_TERMINAL};
 use super::pty::{FLOOD_BYTES, Pty};
 use super::script::{SCRIPT_DESCRIPTOR, ShellScript};
+use super::startup_files::{self, StartupOutput};
 use crate::os::children::{self, ChildList, OwnChild};
 use crate::os::process_tree::SESSION_VARIABLE;
 
@@ -55,6 +56,9 @@ const MAX_ASKS: u32 = 14;
 
 /// More than an interrupt and another delayed one require.
 const QUICK_ASKS: u32 = 3;
+
+/// How long the start-up files may take. The activation of a conda environment takes a second on an idle machine.
+const STARTUP_FILES_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a command is sent again to a shell that does not start it, before the shell is killed.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,6 +109,16 @@ enum Readiness {
     Doubtful { turn: u64 },
 }
 
+/// What the shell has done with the start-up files.
+enum StartupFiles {
+    /// Nothing yet. This command reads them.
+    Unread { command: String },
+    /// It reads them.
+    BeingRead { output: StartupOutput, deadline: Instant },
+    /// It has read them, or there are none. `output` is what it has printed meanwhile, until it is taken.
+    Read { output: Option<StartupOutput> },
+}
+
 /// The event that is expected of the shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expectation {
@@ -140,6 +154,7 @@ pub(super) struct ShellProcess {
     /// The executable of the child. `None` if the system does not provide it.
     executable: Option<PathBuf>,
     children: ChildList,
+    startup_files: StartupFiles,
     exited: Option<i32>,
     /// A report that follows the output before it.
     report: Option<ShellReport>,
@@ -172,7 +187,7 @@ pub(super) struct ShellProcess {
 }
 
 impl ShellProcess {
-    /// Starts `program` in `working_dir`. Does not wait for its first prompt.
+    /// Starts `program` in `working_dir`, with the start-up files unless `skips_startup_files`. Does not wait for its first prompt.
     ///
     /// # Errors
     /// No terminal or process is available, or the program does not exist.
@@ -181,9 +196,14 @@ impl ShellProcess {
         environment: &[(OsString, OsString)],
         working_dir: &Path,
         scratch_dir: &Path,
+        skips_startup_files: bool,
     ) -> io::Result<Self> {
         let dialect = program.dialect;
         let pty = Pty::open(dialect)?;
+        let startup_files = match skips_startup_files {
+            true => None,
+            false => startup_files::command(dialect, environment, working_dir, pty.slave_path()),
+        };
         let session = Uuid::now_v7().simple().to_string();
         let name = new_name();
         let script = ShellScript::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
@@ -216,6 +236,10 @@ impl ShellProcess {
             children: ChildList::open(child.pid()),
             executable: executable(child.pid()),
             child,
+            startup_files: match startup_files {
+                Some(command) => StartupFiles::Unread { command },
+                None => StartupFiles::Read { output: None },
+            },
             exited: None,
             report: None,
             last_reads: 0,
@@ -251,7 +275,13 @@ impl ShellProcess {
                 return event;
             }
             tokio::select! {
-                report = self.channel.receive(), if !self.channel.is_closed() => self.report = report,
+                report = self.channel.receive(), if !self.channel.is_closed() => {
+                    self.report = report;
+                    if self.report.is_none() && self.reads_startup_files() {
+                        // A start-up file has ended the shell or replaced it by another program, which would only hang.
+                        baseline::send(self.child.pid(), Signal::SIGKILL);
+                    }
+                }
                 read = self.pty.read(&mut self.buffer), if !self.hung_up => match read {
                     Ok(0) | Err(_) => self.hung_up = true,
                     Ok(count) => {
@@ -315,6 +345,12 @@ impl ShellProcess {
             }
         }
         self.ended = report.ended;
+        if let StartupFiles::BeingRead { output, .. } = &mut self.startup_files
+            && report.is_ready
+            && self.sent.is_none()
+        {
+            self.startup_files = StartupFiles::Read { output: Some(std::mem::take(output)) };
+        }
         let is_lost = report.is_ready && self.sent.is_some();
         if !report.is_ready {
             self.expect_prompt();
@@ -343,13 +379,56 @@ impl ShellProcess {
                 self.silence();
             }
             Some(SentCommand { frame, deadline, .. }) => self.send(frame, turn, deadline),
-            None => {}
+            None => self.read_startup_files(),
+        }
+    }
+
+    /// Makes a ready shell read the start-up files, if it has not.
+    fn read_startup_files(&mut self) {
+        let (Readiness::Ready { turn }, StartupFiles::Unread { command }) =
+            (self.readiness, &self.startup_files)
+        else {
+            return;
+        };
+        let now = Instant::now();
+        let frame = CommandScript::new(command, CommandVariables(&CommandEnvironment::default()));
+        self.startup_files = StartupFiles::BeingRead {
+            output: StartupOutput::default(),
+            deadline: now + STARTUP_FILES_TIMEOUT,
+        };
+        if std::mem::take(&mut self.is_unsettled) {
+            self.pty.settle();
+        }
+        // An error means that the shell has exited, which is reported.
+        _ = self.pty.reset();
+        self.marks.reset();
+        self.send(frame, turn, now + START_TIMEOUT);
+    }
+
+    /// Returns when the shell must have read the start-up files. `None` if it is not reading them.
+    pub(super) fn startup_deadline(&self) -> Option<Instant> {
+        match &self.startup_files {
+            StartupFiles::BeingRead { deadline, .. } => Some(*deadline),
+            StartupFiles::Unread { .. } | StartupFiles::Read { .. } => None,
+        }
+    }
+
+    /// Returns whether the shell is reading the start-up files.
+    pub(super) fn reads_startup_files(&self) -> bool {
+        self.startup_deadline().is_some()
+    }
+
+    /// Returns what the shell has printed while it read the start-up files, once.
+    pub(super) fn take_startup_output(&mut self) -> Option<StartupOutput> {
+        match &mut self.startup_files {
+            StartupFiles::Read { output } => output.take(),
+            StartupFiles::Unread { .. } | StartupFiles::BeingRead { .. } => None,
         }
     }
 
     /// Passes the output of the command among the last `count` bytes to `sink`.
     pub(super) fn output(&mut self, count: usize, mut sink: impl FnMut(&[u8])) {
-        let Self { marks, buffer, dialect, query, sent, is_muted, .. } = self;
+        let Self { marks, buffer, dialect, query, sent, is_muted, startup_files, .. } = self;
         let mut prompted = false;
         marks.feed(&buffer[..count], |piece| match piece {
             MarkPiece::Mark(b"") => {
@@ -363,7 +442,9 @@ impl ShellProcess {
                 if let Some(query) = query {
                     query.feed(bytes);
                 }
-                if !*is_muted {
+                if let StartupFiles::BeingRead { output, .. } = startup_files {
+                    output.push(bytes);
+                } else if !*is_muted {
                     sink(bytes);
                 }
             }
@@ -510,6 +591,7 @@ impl ShellProcess {
 
     /// Returns whether a command can be sent. Earlier output is dropped.
     pub(super) fn make_ready(&mut self) -> bool {
+        self.read_startup_files();
         if self.is_ready() && std::mem::take(&mut self.is_unsettled) {
             self.pty.settle();
         }
@@ -526,7 +608,7 @@ impl ShellProcess {
     }
 
     fn is_ready(&self) -> bool {
-        matches!(self.readiness, Readiness::Ready { .. })
+        matches!((self.readiness, &self.startup_files), (Readiness::Ready { .. }, StartupFiles::Read { .. }))
     }
 
     /// Sends a command to a ready shell, with variables for this command only. Processes of the command are those that are not in

@@ -22,6 +22,7 @@ mod forging;
 mod load;
 mod lost_reports;
 mod output;
+mod startup_files;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -83,10 +84,14 @@ fn find_shell(name: &'static str) -> Option<PathBuf> {
     path
 }
 
+/// The folder is the home too: the start-up files of the tester must not change the result of a test.
 fn config(folder: &Path) -> ShellConfig {
+    let own = std::env::vars_os().filter(|(name, _)| name != "HOME");
     ShellConfig {
         working_dir: folder.canonicalize().unwrap(),
-        environment: crate::environment::Environment::new(std::env::vars_os().collect()),
+        environment: crate::environment::Environment::new(
+            own.chain([("HOME".into(), folder.into())]).collect(),
+        ),
         scratch_dir: folder.to_owned(),
         no_change_timeout: TEST_TIMEOUT,
     }
