@@ -59,6 +59,8 @@ impl TestServer {
     ) -> Self {
         let mut command = program();
         command.arg("serve").arg("--socket").arg(socket_in(dir.path())).arg("--working-dir").arg(dir.path());
+        // The start-up files of the tester must not change the result of a test.
+        command.env("HOME", dir.path());
         command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         if key.is_some() {
             command.arg("--key-stdin").stdin(Stdio::piped());

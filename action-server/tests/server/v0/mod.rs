@@ -54,6 +54,7 @@ impl V0Sandbox {
             .args(["v0", &port.to_string(), "--working-dir"])
             .arg(dir.path())
             .args(more)
+            .env("HOME", dir.path())
             .env("NO_CHANGE_TIMEOUT_SECONDS", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
