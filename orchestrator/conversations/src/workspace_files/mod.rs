@@ -12,7 +12,6 @@ mod error;
 mod git;
 mod list;
 mod path;
-mod program;
 mod text;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 mod access;
 mod capability;
 mod error;
+mod script;
 mod snapshot;
 mod spec;
 mod summary;
@@ -18,6 +19,7 @@ pub use capability::{
     SandboxFiles, SandboxMonitoring, SandboxPausing, SandboxProcesses, SandboxSnapshots, SandboxStreams,
 };
 pub use error::SandboxError;
+pub use script::{Script, ScriptResult};
 pub use snapshot::{Snapshot, SnapshotPurpose, sweep_snapshots};
 pub use spec::{Lifetime, ResourceLimits, SandboxSpec, Volume, VolumeError};
 pub use summary::{ResourceUsage, SandboxState, SandboxSummary, sweep};

@@ -2,14 +2,9 @@
 //! once, with short values without control characters.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use protocol::ProcessId;
-use protocol::sandbox_api::{OutputStream, ProcessRequest};
-use tokio::time::timeout;
-
-use crate::sandbox::{OutputChunk, Sandbox, SandboxError};
+use crate::sandbox::{Sandbox, SandboxError, Script, ScriptResult};
 
 /// Prints one line per fact. Runs in any POSIX shell. Code that is appended may use its functions.
 pub const PROBE: &str = include_str!("probe.sh");
@@ -41,9 +36,6 @@ const MAX_OUTPUT_BYTES: usize = 16 << 10;
 /// The timeout of the script: programs that it runs may hang.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Additional time for the response of the action server.
-const PROBE_GRACE_PERIOD: Duration = Duration::from_secs(5);
-
 /// The facts about a sandbox, by name.
 pub type SandboxFacts = BTreeMap<&'static str, String>;
 
@@ -64,34 +56,14 @@ pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) 
     facts
 }
 
-/// Probes a sandbox. Returns no facts after a timeout.
+/// Probes a sandbox. Returns no facts after a timeout, or of an output that is too long.
 pub(super) async fn probe(sandbox: &dyn Sandbox) -> Result<SandboxFacts, SandboxError> {
-    let id = format!("probe-{}", uuid::Uuid::now_v7().simple());
-    let Ok(id) = ProcessId::try_from(id) else { return Ok(SandboxFacts::new()) };
-    let request = ProcessRequest {
-        timeout_seconds: Some(PROBE_TIMEOUT.as_secs_f64()),
-        ..ProcessRequest::new(["sh", "-c", PROBE])
-    };
-    let output = Mutex::new(Vec::new());
-    let collect = |stream: OutputStream, chunk: OutputChunk<'_>| {
-        if let (OutputStream::Stdout, OutputChunk::Bytes { bytes, .. }, Ok(mut output)) =
-            (stream, chunk, output.lock())
-        {
-            let room = MAX_OUTPUT_BYTES.saturating_sub(output.len());
-            output.extend(bytes.iter().take(room));
-        }
-    };
-    match timeout(
-        PROBE_TIMEOUT + PROBE_GRACE_PERIOD,
-        sandbox.processes()?.exec(&id, &request, None, &collect),
-    )
-    .await
-    {
-        Ok(exit) => drop(exit?),
-        Err(_) => return Ok(SandboxFacts::new()),
-    }
-    let output = output.into_inner().unwrap_or_default();
-    Ok(facts(&String::from_utf8_lossy(&output), NAMES))
+    let script =
+        Script { text: PROBE, arguments: &[], timeout: PROBE_TIMEOUT, max_output_bytes: MAX_OUTPUT_BYTES };
+    Ok(match script.run(sandbox).await? {
+        ScriptResult::Exited { output, .. } => facts(&String::from_utf8_lossy(&output), NAMES),
+        ScriptResult::TooMuchOutput | ScriptResult::TimedOut => SandboxFacts::new(),
+    })
 }
 
 #[cfg(test)]

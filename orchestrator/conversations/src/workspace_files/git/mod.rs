@@ -3,16 +3,18 @@
 //! git runs in the sandbox, by scripts that keep the repository's configuration from running programs. See `repository.sh`.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use engine::sandbox::SandboxError;
+use engine::sandbox::{SandboxError, Script, ScriptResult};
 
 use super::WorkspaceFiles;
 use super::error::WorkspaceError;
-use super::program::{SCRIPT_TIMEOUT, ScriptResult, run_script};
 use super::text;
 
 const CHANGES: &str = concat!(include_str!("repository.sh"), include_str!("changes.sh"));
 const ORIGINAL: &str = concat!(include_str!("repository.sh"), include_str!("original.sh"));
+
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum length of the list of changes, in bytes: about 100,000 paths.
 const MAX_CHANGES_BYTES: usize = 8 << 20;
@@ -44,11 +46,11 @@ pub struct FileVersions {
 /// Lists the changes.
 pub(super) async fn changes(workspace: &WorkspaceFiles) -> Result<Vec<FileChange>, WorkspaceError> {
     let folder = workspace.git_folder();
-    let result = run_script(workspace.sandbox.as_ref(), CHANGES, &[folder], MAX_CHANGES_BYTES).await?;
-    match result {
+    let arguments = [folder];
+    match script(CHANGES, &arguments, MAX_CHANGES_BYTES).run(workspace.sandbox.as_ref()).await? {
         ScriptResult::Exited { code: 0, output } => Ok(parse_changes(&output)),
         ScriptResult::Exited { code, .. } => Err(failure(code)),
-        ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(SCRIPT_TIMEOUT.as_secs())),
+        ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
         ScriptResult::TooMuchOutput => Err(WorkspaceError::TooLarge {
             subject: "the list of changes".to_owned(),
             max_bytes: MAX_CHANGES_BYTES as u64,
@@ -79,15 +81,19 @@ pub(super) async fn diff(workspace: &WorkspaceFiles, path: &str) -> Result<FileV
 async fn original(workspace: &WorkspaceFiles, path: &str) -> Result<Option<String>, WorkspaceError> {
     let arguments = [workspace.root.as_str(), path];
     let max_bytes = text::MAX_TEXT_BYTES as usize;
-    match run_script(workspace.sandbox.as_ref(), ORIGINAL, &arguments, max_bytes).await? {
+    match script(ORIGINAL, &arguments, max_bytes).run(workspace.sandbox.as_ref()).await? {
         ScriptResult::Exited { code: 0, output } => text::decode(output, path).map(Some),
         ScriptResult::Exited { code: NO_ORIGINAL, .. } => Ok(None),
         ScriptResult::Exited { code, .. } => Err(failure(code)),
-        ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(SCRIPT_TIMEOUT.as_secs())),
+        ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
         ScriptResult::TooMuchOutput => {
             Err(WorkspaceError::TooLarge { subject: format!("{path:?}"), max_bytes: text::MAX_TEXT_BYTES })
         }
     }
+}
+
+fn script<'a>(text: &'a str, arguments: &'a [&'a str], max_output_bytes: usize) -> Script<'a> {
+    Script { text, arguments, timeout: TIMEOUT, max_output_bytes }
 }
 
 /// Returns the error of a script that exited with another code than 0.
