@@ -38,6 +38,8 @@ impl ServerProcess {
             .arg(folder.path().join("s/socket"))
             .arg("--working-dir")
             .arg(folder.path())
+            // The start-up files of this user are not what is measured.
+            .env("HOME", folder.path())
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

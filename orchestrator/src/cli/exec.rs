@@ -7,7 +7,7 @@ use protocol::sandbox_api::ProcessRequest;
 
 use super::fresh_sandbox::{CommandResult, in_fresh_sandbox, with_fresh_sandbox};
 use super::screen::Output;
-use super::{BackendOptions, prepare, print, program, trusted_config};
+use super::{BackendOptions, prepare, print, program, startup_files, trusted_config};
 use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, INTERRUPTED};
@@ -51,14 +51,17 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     if arguments.json {
         return print_observation(&config, &state_dir, spec, &script).await;
     }
-    let request = ProcessRequest {
-        env: compose::registry(&config.secrets).named_in(&script),
-        ..ProcessRequest::new(shell_of(&script))
-    };
+    let secrets = compose::registry(&config.secrets).named_in(&script);
     let (id, redactor) = (program::new_id()?, compose::redactor(&config)?);
     let reads_stdin = !arguments.no_stdin;
     let result =
         with_fresh_sandbox(&config, &state_dir, spec, Output::Transcript, async |sandbox, interrupts| {
+            let mut env = tokio::select! {
+                made = startup_files::environment(sandbox) => made?,
+                () = interrupts.next() => return Ok(Exit::Interrupted),
+            };
+            env.extend(secrets);
+            let request = ProcessRequest { env, ..ProcessRequest::new(shell_of(&script)) };
             program::run(sandbox.processes()?, &id, &request, reads_stdin, &redactor, interrupts).await
         });
     let exit = result.await?.unwrap_or(Exit::Interrupted);

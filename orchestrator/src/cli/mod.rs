@@ -34,6 +34,7 @@ mod sandbox_host;
 mod saved_trajectory;
 mod screen;
 mod serve;
+mod startup_files;
 mod store;
 mod table;
 mod trajectory_file;

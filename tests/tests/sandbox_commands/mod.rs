@@ -6,6 +6,7 @@ mod lists;
 mod ports;
 mod programs;
 mod shells;
+mod startup_files;
 
 use std::process::{Child, Stdio};
 

@@ -170,3 +170,14 @@ async fn git_uses_no_pager() {
     let result = sandbox.run("echo ${GIT_PAGER-unset} ${PAGER-unset}").await;
     assert_eq!(content(&result), "cat cat", "{result}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shell_has_the_effects_of_its_startup_files() {
+    let sandbox = V0Sandbox::start();
+    std::fs::write(sandbox.path(".bashrc"), "alias hello='echo hi'\nexport CONDA_DEFAULT_ENV=testbed\n")
+        .unwrap();
+    // The first shell may have started before the file was written.
+    sandbox.run("exit").await;
+    let ran = sandbox.run("hello; echo $CONDA_DEFAULT_ENV").await;
+    assert_eq!(content(&ran), "hi\ntestbed");
+}
