@@ -101,8 +101,8 @@ pub(super) struct ServeArguments {
     #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
     model: Option<String>,
 
-    /// Network, address or host name that users may have models and git providers called at, besides public addresses. Can be
-    /// repeated.
+    /// Network, address, ADDRESS:PORT or host name that users may have models and git providers called at, besides public
+    /// addresses. Can be repeated.
     #[arg(long = "allow-address", value_name = "NETWORK")]
     allowed_addresses: Vec<AddressException>,
 

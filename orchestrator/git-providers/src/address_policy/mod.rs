@@ -67,20 +67,26 @@ impl AddressPolicy {
     /// The host is an address that is not allowed.
     pub fn check_url(&self, url: &Url) -> Result<(), RefusedAddress> {
         match literal_address(url) {
-            Some(address) => self.check_address(url.host_str().unwrap_or_default(), address),
+            Some(address) => {
+                self.check(url.host_str().unwrap_or_default(), address, url.port_or_known_default())
+            }
             None => Ok(()),
         }
     }
 
-    /// Checks an address of a host.
+    /// Checks an address of a host that is a name.
     ///
     /// # Errors
     /// The address is not allowed.
     pub fn check_address(&self, host: &str, address: IpAddr) -> Result<(), RefusedAddress> {
+        self.check(host, address, None)
+    }
+
+    fn check(&self, host: &str, address: IpAddr, port: Option<u16>) -> Result<(), RefusedAddress> {
         let kind = AddressKind::classify(address);
         let address_on_wire = kind::routed_address(address);
         let is_allowed = kind == AddressKind::Public
-            || self.exceptions.iter().any(|exception| exception.allows(host, address_on_wire, kind));
+            || self.exceptions.iter().any(|exception| exception.allows(host, address_on_wire, port, kind));
         if is_allowed { Ok(()) } else { Err(RefusedAddress { host: host.to_owned(), address, kind }) }
     }
 

@@ -169,6 +169,28 @@ fn network_allows_its_addresses_in_every_spelling() {
 }
 
 #[test]
+fn address_with_a_port_allows_that_port_only() {
+    let policy = policy(&["127.0.0.1:11434", "[fd12::1]:80"]);
+    for url in [
+        "http://127.0.0.1:11434/v1",
+        "https://[::ffff:127.0.0.1]:11434",
+        "http://2130706433:11434",
+        "http://[fd12::1]",
+    ] {
+        policy.check_url(&url.parse().unwrap()).unwrap();
+    }
+    for url in
+        ["http://127.0.0.1/", "http://127.0.0.1:11435/", "http://127.0.0.2:11434/", "https://[fd12::1]/"]
+    {
+        assert!(policy.check_url(&url.parse().unwrap()).is_err(), "{url}");
+    }
+    assert!(
+        policy.check_address("localhost", "127.0.0.1".parse().unwrap()).is_err(),
+        "a name may be at any port"
+    );
+}
+
+#[test]
 fn host_allows_its_private_addresses_but_no_metadata() {
     let policy = policy(&["GitLab.internal"]);
     let check = |host: &str, address: &str| policy.check_address(host, address.parse().unwrap());
@@ -192,6 +214,7 @@ fn exception_is_a_network_an_address_or_a_name() {
     assert_eq!(parse("127.0.0.1"), Ok(network("127.0.0.1/32")));
     assert_eq!(parse("2130706433"), Ok(network("127.0.0.1/32")));
     assert_eq!(parse("fd12::/16"), Ok(network("fd12::/16")));
+    assert_eq!(parse("[fd12::1]:80"), Ok(AddressException::Socket("[fd12::1]:80".parse().unwrap())));
     assert_eq!(parse("Gitlab.Internal."), Ok(AddressException::Host("gitlab.internal".into())));
     for text in ["", "10.0.0.0/33", "a/b", "http://a", "a:80", "user@a", "a b"] {
         let error = parse(text).unwrap_err();
