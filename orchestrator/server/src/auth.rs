@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use accounts::Caller;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, Method, header};
 
 use crate::audit::KnownCaller;
@@ -165,12 +167,36 @@ async fn drain(request: Request) {
     drop(axum::body::to_bytes(request.into_body(), MAX_DRAINED_BYTES).await);
 }
 
-async fn run_as(state: &ServerState, caller: Caller, mut request: Request, next: Next) -> Response {
+async fn run_as(state: &Arc<ServerState>, caller: Caller, mut request: Request, next: Next) -> Response {
     state.record_request();
     request.extensions_mut().insert(caller.clone());
-    let mut response = next.run(request).await;
+    let response = next.run(request).await;
+    let mut response = end_when_revoked(state, &caller, response);
     response.extensions_mut().insert(caller);
     response
+}
+
+/// Cuts off a response that is still being made when its key is revoked: without the end of its body, so that it does not look
+/// complete. Streams of events end by themselves, with the reason.
+fn end_when_revoked(state: &Arc<ServerState>, caller: &Caller, response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_event_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    if is_event_stream || response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    let (state, caller) = (Arc::clone(state), caller.clone());
+    let revoked = Box::pin(async move { state.until_revoked(&caller).await });
+    response.map(|body| {
+        let parts = body.into_data_stream();
+        Body::from_stream(stream::unfold(Some((parts, revoked)), async |open| {
+            let (mut parts, mut revoked) = open?;
+            tokio::select! {
+                biased;
+                () = &mut revoked => Some((Err(axum::Error::new(ApiError::NoKey)), None)),
+                part = parts.next() => part.map(|part| (part, Some((parts, revoked)))),
+            }
+        }))
+    })
 }
 
 /// Rejects a caller who may only read.

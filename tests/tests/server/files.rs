@@ -8,7 +8,7 @@ use std::process::Command;
 use reqwest::{Method, Response, StatusCode, Url};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
-use tests::glovebox::{Home, finish, wait_until};
+use tests::glovebox::{Home, bash, finish, wait_until};
 use tests::host_server::{HostServer, is_state};
 
 use crate::skip::skip_without;
@@ -362,6 +362,37 @@ async fn zip_ends_with_an_error_when_the_sandbox_ends() {
         }
     };
     assert!(end.is_err(), "the client takes the archive for complete");
+}
+
+#[tokio::test]
+async fn zip_is_cut_off_when_its_key_is_revoked() {
+    let home = Home::new();
+    home.write(
+        ".glovebox/config.toml",
+        format!("[core]\nworkspace_base = \"{}\"\n", home.workspace().display()),
+    );
+    // Incompressible, and more than what the buffers on the way hold.
+    let noise = bash("head -c 50000000 /dev/urandom >noise");
+    let server = HostServer::start(&home, &home.script(&json!([noise, finish()])), &[]);
+    home.run(&["user", "add", "ada"]).expect(0);
+    let (key, key_id) = home.add_key("ada", &[]);
+    let work = json!({"initial_user_msg": "Work."});
+    let (_, created) = server.send_as(&key, Method::POST, "/api/conversations", Some(&work)).await;
+    let id = created["conversation_id"].as_str().unwrap();
+    server.wait_for_event(id, |event| is_state(event, "finished")).await;
+    let zip = server.request_without_key(Method::GET, &path(id, "zip-directory", &[]));
+    let mut response = zip.header("X-Session-API-Key", &key).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    home.run(&["user", "key", "revoke", &key_id]).expect(0);
+    // The server checks the key every five seconds.
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    let end = loop {
+        match response.chunk().await {
+            Ok(Some(_)) => {}
+            end => break end,
+        }
+    };
+    assert!(end.is_err(), "the client has the whole archive");
 }
 
 #[tokio::test]
