@@ -1,22 +1,27 @@
 //! The audit log of the server: changes, sign-ins, and failed attempts to authenticate.
 //!
 //! An entry is stored before the response is sent. If the client is gone before there is one, the entry says so: the change may have
-//! been made.
+//! been made. An entry that cannot be stored is kept, and further changes are refused until it is.
 
 use std::sync::{Arc, OnceLock};
 
-use accounts::{AuditActor, AuditEntry, AuditStore, Caller, MAX_AUDIT_ENTRIES};
+use accounts::{AccountError, AuditActor, AuditEntry, AuditStore, Caller, MAX_AUDIT_ENTRIES};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use http::{Extensions, Method, StatusCode};
 use protocol::ConversationId;
+use tokio::sync::Mutex;
 
 use crate::client_address::Client;
+use crate::error::ApiError;
 use crate::extract::parse_id;
 use crate::other_hosts::OtherHostResponse;
 use crate::state::ServerState;
 use crate::{mcp_endpoint, socket_io};
+
+/// Maximum number of entries in memory. More changes than that are not made at once.
+const MAX_UNWRITTEN_ENTRIES: usize = 1000;
 
 /// Status of an entry whose client was gone before the response.
 const CLIENT_GONE: u16 = 499;
@@ -45,22 +50,43 @@ pub(crate) struct WrongKey;
 
 /// Appends entries.
 #[derive(Clone)]
-pub(crate) struct AuditLog(Arc<dyn AuditStore>);
+pub(crate) struct AuditLog {
+    store: Arc<dyn AuditStore>,
+    /// Entries of changes that were being made when the store failed.
+    unwritten: Arc<Mutex<Vec<AuditEntry>>>,
+}
 
 impl AuditLog {
     pub(crate) fn new(store: Arc<dyn AuditStore>) -> Self {
-        Self(store)
+        Self { store, unwritten: Arc::default() }
     }
 
-    /// Appends an entry. A failure is only logged, with the entry: the change is already made.
+    /// Appends an entry. One that cannot be stored is logged, too, because it would not survive the server.
     pub(crate) async fn append(&self, entry: AuditEntry) {
-        if let Err(error) = self.0.append(&entry, MAX_AUDIT_ENTRIES).await {
+        if let Err(error) = self.store.append(&entry, MAX_AUDIT_ENTRIES).await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 ?entry,
                 "cannot append to the audit log"
             );
+            let mut unwritten = self.unwritten.lock().await;
+            if unwritten.len() < MAX_UNWRITTEN_ENTRIES {
+                unwritten.push(entry);
+            }
         }
+    }
+
+    /// Stores the entries that could not be stored. Must succeed before a change.
+    ///
+    /// # Errors
+    /// The store still fails.
+    pub(crate) async fn catch_up(&self) -> Result<(), ApiError> {
+        let mut unwritten = self.unwritten.lock().await;
+        if !unwritten.is_empty() {
+            self.store.append_all(&unwritten, MAX_AUDIT_ENTRIES).await.map_err(AccountError::from)?;
+            unwritten.clear();
+        }
+        Ok(())
     }
 
     /// Appends an entry about an action of a socket.
@@ -160,6 +186,9 @@ pub(crate) async fn record(
     let path = request.uri().path();
     let has_own_entries = path.starts_with(socket_io::PATH) || path == mcp_endpoint::PATH;
     let is_change = !request.method().is_safe() && !has_own_entries;
+    if is_change && let Err(error) = state.audit.catch_up().await {
+        return error.into_response();
+    }
     let entry = to_entry(&request);
     let caller = KnownCaller::default();
     request.extensions_mut().insert(caller.clone());

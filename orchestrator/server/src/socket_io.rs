@@ -180,6 +180,7 @@ async fn apply_action(
 ) -> Result<(), ApiError> {
     let caller = state.authenticator.with_credential(&caller.credential).await?.ok_or(ApiError::NoKey)?;
     auth::require_write(&caller)?;
+    state.audit.catch_up().await?;
     let event = UserEvent::parse(event)?;
     let UserEvent::Decision { action: None, decision } = event else { return event.apply(state, id).await };
     let action = question.decided();

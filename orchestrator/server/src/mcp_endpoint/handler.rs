@@ -42,6 +42,9 @@ impl McpHandler {
         parts: &Parts,
     ) -> Result<Value, ApiError> {
         let caller: &Caller = parts.extensions.get().ok_or(ApiError::NoKey)?;
+        if tool.is_change() {
+            self.state.audit.catch_up().await?;
+        }
         let named = arguments.get(super::arguments::CONVERSATION).and_then(Value::as_str);
         let named: Option<ConversationId> = named.and_then(|id| id.parse().ok());
         let client = Client::find(&parts.extensions);
