@@ -75,12 +75,18 @@ impl AllowedHosts {
 pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     let mut named = headers.get_all(header::HOST).iter();
     let header = named.next().map(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    let header = header.map(|host| host.filter(has_valid_port));
     match (uri.authority(), header, named.next()) {
         (None, Some(host), None) => host,
         (Some(uri), None, None) => Some(uri.clone()),
         (Some(uri), Some(host), None) => host.filter(|host| host == uri),
         _ => None,
     }
+}
+
+/// Whether what follows the host, if anything, is a port.
+fn has_valid_port(authority: &Authority) -> bool {
+    authority.as_str() == authority.host() || authority.port_u16().is_some()
 }
 
 /// Whether a request is not from a page of another origin than that of the host, except for a link to the host.
@@ -195,6 +201,9 @@ mod tests {
         for host in
             ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "a b", "10.0.0.1"]
         {
+            assert!(!accepts(host, None), "{host}");
+        }
+        for host in ["localhost:", "localhost:http", "localhost:99999", "[::1]:-1", "localhost:80:80"] {
             assert!(!accepts(host, None), "{host}");
         }
         for origin in
