@@ -9,6 +9,7 @@ use tests::glovebox::{CompletedRun, Home, as_stored, bash, finish, tool_call, wa
 use tests::model_server::{ModelReply, ModelServer};
 use tests::sandbox_contract::Backend as _;
 use tests::sandbox_contract::docker::DockerBackend;
+use tests::terminal::TestTerminal;
 
 const LOCAL: [&str; 2] = ["--runtime", "local"];
 
@@ -356,5 +357,26 @@ fn completions_are_generated_for_every_shell() {
             ["auto", "docker", "local", "ssh", "remote"].iter().all(|name| offered.contains(name)),
             "{offered}"
         );
+    }
+}
+
+#[test]
+fn control_characters_of_arguments_reach_no_terminal() {
+    let home = Home::new();
+    for arguments in [
+        &["run", "task", "\x1b[2Jmore"][..],
+        &["\x1b]0;title\x07"],
+        &["run", "--max-iterations", "\x1b[31mten", "task"],
+        &["conversations", "show", "\x1b[2J"],
+        &["sandbox", "exec", "\x1b[2J", "--", "true"],
+        &["--config-file", "/missing\x1b[2J", "run", "task"],
+    ] {
+        let mut terminal = TestTerminal::start(&home.glovebox(arguments));
+        let start = terminal.wait_for("\n");
+        terminal.wait_for_end(2);
+        let shown = start + &terminal.seen;
+        for sequence in ["\x1b[2J", "\x1b]0", "\x1b[31mten"] {
+            assert!(!shown.contains(sequence), "{arguments:?}: {shown:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory as _, Error, FromArgMatches as _};
 
+use super::print::for_terminal;
 use super::{Arguments, print};
 use crate::exit::Exit;
 
@@ -16,7 +17,21 @@ const COMMANDS_WITH_TEXT: [&str; 3] = ["run", "resume", "replay"];
 /// Parses the command line. Ends the program if it is invalid, or asks for help.
 pub(crate) fn parse() -> Arguments {
     let parsed = command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
-    parsed.unwrap_or_else(|error| add_advice(error, std::env::args().nth(1).as_deref()).exit())
+    parsed.unwrap_or_else(|error| end(&add_advice(error, std::env::args().nth(1).as_deref())))
+}
+
+/// Prints an error, or the help, and ends the program. An error quotes arguments, whose control characters would reach the
+/// terminal.
+fn end(error: &Error) -> ! {
+    let is_unsafe =
+        |argument: String| argument.chars().any(|char| char.is_control() && !"\n\t".contains(char));
+    if error.use_stderr()
+        && std::env::args_os().any(|argument| is_unsafe(argument.to_string_lossy().into_owned()))
+    {
+        print::note(&for_terminal(&error.to_string()));
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// The definition of the command line.
