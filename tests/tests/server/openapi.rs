@@ -44,6 +44,7 @@ async fn document_and_its_page_are_open() {
     let (policy, page) = get("/api/docs").await;
     assert!(policy.contains("default-src 'none'") && !policy.contains("script-src"), "{policy}");
     assert!(!page.contains("<script"));
+    assert_eq!(get("/").await.1, page, "leads to the page");
     for path in document["paths"].as_object().unwrap().keys() {
         assert!(page.contains(path.as_str()), "{path}");
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use axum::Json;
 use axum::extract::State;
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use http::header;
 use serde_json::{Value, json};
 
@@ -32,6 +32,11 @@ pub(crate) async fn openapi(State(state): State<Arc<ServerState>>) -> Json<Value
     let mut document = DOCUMENT.clone();
     document["servers"] = json!([{"url": state.base_path.path()}]);
     Json(document)
+}
+
+/// Leads to what the server is, if it has no page of its own.
+pub(crate) async fn root(State(state): State<Arc<ServerState>>) -> Redirect {
+    Redirect::temporary(&format!("{}/api/docs", state.base_path))
 }
 
 /// Returns a page that shows this document.

@@ -84,7 +84,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));
     let router = match state.page_folder {
         Some(_) => page::router(&state),
-        None => Router::new().fallback(no_route),
+        None => Router::new().route("/", get(openapi::root)).fallback(no_route),
     };
     let router = router
         .merge(mcp_endpoint::router(&state))
