@@ -32,19 +32,13 @@ pub enum DeleteMode {
     Force,
 }
 
-/// An id without a conversation.
-const NO_CONVERSATION: &str = "store-check";
-
 impl Conversations {
-    /// Checks that the store responds. May take as long as its retries do.
+    /// Checks that events can be stored. May take as long as the store's retries do.
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
     pub async fn check_store(&self) -> Result<(), ConversationsError> {
-        if let Ok(id) = NO_CONVERSATION.parse() {
-            self.store.find(&id).await?;
-        }
-        Ok(())
+        Ok(self.store.check_writable().await?)
     }
 
     /// Compares a replay with its trajectory. Returns the actions whose observations differ.

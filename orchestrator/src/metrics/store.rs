@@ -110,6 +110,10 @@ impl EventStore for MeteredStore {
         self.inner.subscribe(conversation)
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.inner.check_writable().await
+    }
+
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         self.inner.remove(conversation).await
     }

@@ -75,6 +75,7 @@ async fn conversation_continues_when_there_is_space_again() {
     let id = server.create("Work.").await;
     wait_until("the command runs", || marker.exists());
 
+    assert_eq!(server.status_with_key("/ready", None).await, StatusCode::OK);
     disk.fill();
     let path = format!("/api/conversations/{id}");
     let message = json!({"message": "x".repeat(100_000)});
@@ -89,6 +90,15 @@ async fn conversation_continues_when_there_is_space_again() {
     assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{error}");
     let (status, error) = server.send(Method::POST, "/api/settings", Some(&json!({"language": "de"}))).await;
     assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{error}");
+    let (status, error) = server.send(Method::POST, &format!("{path}/stop"), Some(&json!({}))).await;
+    assert_eq!(
+        status,
+        StatusCode::INSUFFICIENT_STORAGE,
+        "a change without an entry in the audit log: {error}"
+    );
+    // The store is checked once per second.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(server.status_with_key("/ready", None).await, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(server.get(&path).await["status"], "STOPPED");
     std::fs::write(gate, "").unwrap();
 
@@ -98,6 +108,8 @@ async fn conversation_continues_when_there_is_space_again() {
     assert_eq!((results.len(), &results[0]["content"]), (1, &json!("done")), "{events:#?}");
     assert_eq!(runs(&marker), "run\n");
     server.post(&format!("{path}/stop"), &json!({})).await;
+    let audit = home.run(&["audit", "--json"]).expect(0).stdout;
+    assert!(audit.contains("\"status\":507"), "the entries that could not be stored are: {audit}");
     server.terminate();
     home.assert_nothing_runs();
 }

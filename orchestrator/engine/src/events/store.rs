@@ -61,6 +61,12 @@ pub trait EventStore: Send + Sync {
         None
     }
 
+    /// Checks that events can be stored, as far as that is known without one.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    async fn check_writable(&self) -> Result<(), StoreError>;
+
     /// Removes a conversation with its log. Idempotent. The caller ensures that no process appends to it.
     ///
     /// # Errors

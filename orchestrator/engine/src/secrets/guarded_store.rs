@@ -70,6 +70,10 @@ impl EventStore for GuardedStore {
         self.store.conversations().await
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.store.check_writable().await
+    }
+
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         self.store.remove(conversation).await
     }

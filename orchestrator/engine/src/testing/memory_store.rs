@@ -49,6 +49,10 @@ impl MemoryStore {
 
 #[async_trait]
 impl EventStore for MemoryStore {
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
         let take_room = |room: usize| if room == usize::MAX { Some(room) } else { room.checked_sub(1) };
         if self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_room).is_err() {

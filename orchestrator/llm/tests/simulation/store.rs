@@ -53,6 +53,10 @@ impl EventStore for DeadlyStore {
         self.logs.conversations().await
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.logs.check_writable().await
+    }
+
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         self.logs.remove(conversation).await
     }

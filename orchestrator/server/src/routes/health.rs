@@ -31,7 +31,7 @@ pub(super) async fn health() -> Json<&'static str> {
     Json("OK")
 }
 
-/// Reports whether the server can serve conversations: its event store responds within a second, and it is not shutting down.
+/// Reports whether the server can serve conversations: its event store can be written within a second, and it is not shutting down.
 #[utoipa::path(get, path = "/ready", security(()),
     responses((status = 200, description = "It can", body = Object),
         (status = 503, description = "It cannot, with the reason's code", body = protocol::client_api::ErrorBody)))]
@@ -42,7 +42,7 @@ pub(super) async fn ready(State(state): State<Arc<ServerState>>) -> Result<Json<
     let check = async {
         let checked = timeout(STORE_TIMEOUT, state.conversations.conversations().check_store()).await;
         if let Ok(Err(error)) = &checked {
-            tracing::warn!(error = error as &dyn std::error::Error, "the event store does not respond");
+            tracing::warn!(error = error as &dyn std::error::Error, "the event store cannot be written");
         }
         matches!(checked, Ok(Ok(())))
     };

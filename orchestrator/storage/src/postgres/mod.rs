@@ -74,6 +74,7 @@ const WRITE_CONNECTIONS: usize = 4;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 const REMOVE: &str = "remove a conversation";
+const CHECK: &str = "write to the event store";
 
 /// Event store in a PostgreSQL database.
 pub struct PostgresStore {
@@ -240,6 +241,12 @@ impl EventStore for PostgresStore {
     /// Starts at [`EventId::FIRST`], and lags while PostgreSQL is unavailable. Changes that follow each other quickly are one.
     fn subscribe(&self, conversation: &ConversationId) -> Option<watch::Receiver<EventId>> {
         Some(self.wakeups.subscribe(conversation))
+    }
+
+    /// Writes, because a database that is read-only or has no space left can still be read.
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        let touched = self.writes.query("UPDATE glovebox_schema SET version = version", &[]).await;
+        touched.map(drop).map_err(|error| failed(CHECK, error))
     }
 
     /// Rejected like an append if the lease is lost, or another host holds one.

@@ -71,6 +71,11 @@ fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusqlite::Result
     Ok(found)
 }
 
+/// Writes the version again.
+pub(super) fn touch(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "user_version", version(connection)?)
+}
+
 fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }

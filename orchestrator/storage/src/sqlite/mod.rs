@@ -204,6 +204,10 @@ impl EventStore for SqliteStore {
         self.readers.with(read::conversations).await
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.change(Change::Touch).await
+    }
+
     /// If the future is dropped, the conversation may still be removed, and its blobs may remain.
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         if let Some(blobs) = &self.blobs {

@@ -3,6 +3,8 @@
 //! A rejected change is rolled back without effect on the others. The thread ends when the store is dropped, after it has
 //! committed the queue. It does not retry, because SQLite has already waited for the busy timeout.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -13,11 +15,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::append::{self, ChangeError};
 use super::open::{Location, OpenError};
-use super::{failed, remove};
+use super::{failed, migrations, remove};
 use crate::event_batch::EventBatch;
 
 /// Maximum number of queued changes, and of changes in a transaction. Each conversation has at most one.
 const QUEUE_CAPACITY: usize = 256;
+
+/// Free space below which the store is not writable.
+const MIN_FREE_BYTES: u64 = 1 << 20;
 
 pub(super) const OPERATION: &str = "change the event store";
 
@@ -38,6 +43,8 @@ struct Request {
 pub(super) enum Change {
     Append(Box<EventBatch>),
     Remove(ConversationId),
+    /// Writes a page without a change.
+    Touch,
 }
 
 impl Change {
@@ -45,8 +52,23 @@ impl Change {
         match self {
             Self::Append(batch) => append::write(connection, batch),
             Self::Remove(conversation) => Ok(remove::write(connection, conversation)?),
+            Self::Touch => touch(connection),
         }
     }
+}
+
+/// Writes a page, which fails if the file system has become read-only. A full disk can have room for it in the file of the last
+/// commits, and none for an event.
+fn touch(connection: &Connection) -> Result<(), ChangeError> {
+    let folder = connection.path().and_then(|file| Path::new(file).parent()).unwrap_or(Path::new("/"));
+    let problem = match rustix::fs::statvfs(folder) {
+        Ok(space) if space.f_bavail.saturating_mul(space.f_frsize) >= MIN_FREE_BYTES => {
+            return Ok(migrations::touch(connection)?);
+        }
+        Ok(_) => io::ErrorKind::StorageFull.into(),
+        Err(error) => io::Error::from(error),
+    };
+    Err(ChangeError::Rejected(failed(OPERATION, problem)))
 }
 
 #[derive(Debug, thiserror::Error)]
