@@ -104,7 +104,13 @@ fn units_of_systemd_are_valid() {
     let folder = tempfile::tempdir().unwrap();
     // The program is not installed here.
     let service = deploy_file("glovebox.service").replace("/usr/local/bin/glovebox", "/bin/true");
-    let units = [("glovebox.service", service), ("glovebox.socket", deploy_file("glovebox.socket"))];
+    let backup = deploy_file("glovebox-backup.service").replace("/usr/local/bin/glovebox", "/bin/true");
+    let units = [
+        ("glovebox.service", service),
+        ("glovebox.socket", deploy_file("glovebox.socket")),
+        ("glovebox-backup.service", backup),
+        ("glovebox-backup.timer", deploy_file("glovebox-backup.timer")),
+    ];
     for (name, text) in &units {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
@@ -112,6 +118,28 @@ fn units_of_systemd_are_valid() {
     let output = Command::new("systemd-analyze").arg("verify").args(paths).output().unwrap();
     let problems = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !problems.contains("glovebox"), "{problems}");
+}
+
+#[test]
+fn backup_of_the_unit_can_be_restored() {
+    let (home, folder) = (Home::new(), tempfile::tempdir().unwrap());
+    let model = home.script(&json!([finish()]));
+    home.run(&["run", "--runtime", "local", "-t", "work", "-l", &model]).expect(0);
+    let unit = deploy_file("glovebox-backup.service");
+    let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).unwrap();
+    // What systemd does with the line.
+    let command = command.trim_end_matches('\'').replace("%%", "%");
+    let command = command.replace("/usr/local/bin/glovebox", tests::glovebox::binary().to_str().unwrap());
+    for _ in 0..2 {
+        let mut backup = Command::new("/bin/sh");
+        backup.args(["-c", &command]).env("HOME", home.path()).env("STATE_DIRECTORY", folder.path());
+        assert!(backup.status().unwrap().success());
+    }
+    let files: Vec<_> = folder.path().read_dir().unwrap().map(|file| file.unwrap().path()).collect();
+    let [file] = files.as_slice() else { panic!("{files:?}") };
+    let restored = Home::new();
+    restored.run(&["store", "restore", "--without-settings", file.to_str().unwrap()]).expect(0);
+    assert_eq!(restored.conversations(), home.conversations());
 }
 
 #[test]
