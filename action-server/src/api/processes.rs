@@ -84,6 +84,8 @@ pub(crate) async fn start(
     let request: ProcessRequest = deserialize(body)?;
     let process = api.processes().start(id, &request)?;
     if query.follow == Some(false) {
+        // The client may follow it in another request.
+        process.expect_reader();
         return Ok((StatusCode::CREATED, Json(process.info())).into_response());
     }
     Ok(stream(&api, process, &query, true).await)

@@ -31,7 +31,7 @@ pub(crate) use frames::frames;
 pub(crate) use registry::{Registration, Registry, RegistryError};
 pub(crate) use retention::expire_records;
 pub(crate) use running::RunningAction;
-pub(crate) use spool::{OutputPiece, RETAINED_OUTPUT_BYTES, Spool, SpoolStore, SpoolUsage};
+pub(crate) use spool::{KEPT_BYTES, OutputPiece, RETAINED_OUTPUT_BYTES, Spool, SpoolStore, SpoolUsage};
 pub(crate) use table::{MAX_ENDED, RETENTION};
 
 /// Reason why an action is not started or found.

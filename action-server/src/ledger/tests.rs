@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 
 fn ledger() -> Ledger {
-    Ledger::new(SpoolStore::new(&std::env::temp_dir()))
+    Ledger::new(SpoolStore::new(&std::env::temp_dir(), &std::env::temp_dir()))
 }
 
 fn id(text: &str) -> ActionId {

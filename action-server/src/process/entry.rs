@@ -14,6 +14,7 @@ use tokio::sync::{Notify, SetOnce};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ProcessError;
+use super::readers::Readers;
 use super::stdin::Stdin;
 use crate::ledger::{LARGE_OUTPUT_BYTES, OutputPiece, Spool, SpoolStore, SpoolUsage};
 use crate::os::process_tree::ProcessTree;
@@ -27,6 +28,7 @@ pub(crate) struct Process {
     pub(super) tree: ProcessTree,
     pub(super) stdout: Arc<Spool>,
     pub(super) stderr: Arc<Spool>,
+    pub(super) readers: Arc<Readers>,
     pub(super) stdin: Stdin,
     /// Cancelled to kill the process tree.
     pub(super) kill: CancellationToken,
@@ -50,6 +52,15 @@ struct EncodedExit {
 pub(crate) struct Cursors {
     pub(crate) stdout: u64,
     pub(crate) stderr: u64,
+}
+
+impl Cursors {
+    pub(super) fn of(self, stream: OutputStream) -> u64 {
+        match stream {
+            OutputStream::Stdout => self.stdout,
+            OutputStream::Stderr => self.stderr,
+        }
+    }
 }
 
 /// The next item for a reader.
@@ -82,6 +93,7 @@ impl Process {
             tree,
             stdout: Spool::new(spools),
             stderr: Spool::new(spools),
+            readers: Arc::default(),
             stdin: Stdin::new(stdin),
             kill,
             progress: Notify::new(),
@@ -129,6 +141,11 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    /// Announces a reader that will follow the process, which is held for it as for one that is attached.
+    pub(crate) fn expect_reader(&self) {
+        self.readers.expect();
     }
 
     /// Waits until the process has exited.

@@ -1,5 +1,5 @@
-//! Streams a process's output and exit as encoded frames. The stream proceeds at the pace of its reader and never blocks the
-//! process. Dropping it does not kill the process.
+//! Streams a process's output and exit as encoded frames, at the pace of the reader. A reader that follows the process slows it
+//! down ([`super::readers`]). Dropping the stream does not kill the process.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -11,6 +11,7 @@ use protocol::sandbox_api::{FrameError, OutputStream, ProcessFrame};
 
 use super::Process;
 use super::entry::{Cursors, ProcessProgress, other};
+use super::readers::AttachedReader;
 use crate::ledger::OutputPiece;
 
 /// Maximum payload of an output frame. Small compared to the HTTP/2 window, so that frames of several processes alternate.
@@ -30,7 +31,8 @@ pub(crate) fn frames(
     follow: bool,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     let (first, ready) = (OutputStream::Stdout, FrameQueue::default());
-    let reader = ProcessFrameReader { process, cursors, follow, first, ready };
+    let attached = follow.then(|| process.readers.attach(cursors));
+    let reader = ProcessFrameReader { process, cursors, attached, first, ready };
     stream::unfold(reader, |mut reader| async {
         let bytes = reader.next().await?;
         Some((Ok(bytes), reader))
@@ -40,7 +42,8 @@ pub(crate) fn frames(
 struct ProcessFrameReader {
     process: Arc<Process>,
     cursors: Cursors,
-    follow: bool,
+    /// `None` for a reader that does not follow the process.
+    attached: Option<AttachedReader>,
     /// The stream to read next; the streams alternate.
     first: OutputStream,
     ready: FrameQueue,
@@ -77,7 +80,7 @@ impl ProcessFrameReader {
                     self.ready.push(frame);
                     return self.ready.is_last = true;
                 }
-                ProcessProgress::Pending if !self.follow => return self.ready.is_last = true,
+                ProcessProgress::Pending if self.attached.is_none() => return self.ready.is_last = true,
                 ProcessProgress::Pending if self.ready.is_empty() => progress.await,
                 ProcessProgress::Pending => return,
             }
@@ -103,6 +106,9 @@ impl ProcessFrameReader {
             self.ready.push(part);
         }
         *cursor = to;
+        if let Some(attached) = &self.attached {
+            attached.advance(self.cursors);
+        }
         self.first = other(stream);
     }
 }
@@ -139,5 +145,45 @@ impl FrameQueue {
         let bytes = self.pieces.pop_front()?;
         self.bytes -= bytes.len();
         Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::StreamExt as _;
+    use protocol::sandbox_api::{ProcessFrameDecoder, ProcessRequest};
+
+    use super::*;
+    use crate::environment::Environment;
+    use crate::ledger::SpoolStore;
+    use crate::process::{ProcessDefaults, Processes};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn slow_reader_loses_nothing_without_a_disk() {
+        let environment = Environment::new(crate::environment::for_commands(None));
+        let defaults = ProcessDefaults { working_dir: std::env::temp_dir(), environment };
+        let processes = Processes::new(defaults, SpoolStore::without_disk());
+        // The first fits into the buffers, and its process has exited when the first byte is read.
+        for (bytes, exits) in [(700_000, true), (10_000_000, false)] {
+            let request = ProcessRequest::new(["head", "-c", &bytes.to_string(), "/dev/zero"]);
+            let process = processes.start(format!("p{bytes}").try_into().unwrap(), &request).unwrap();
+            let mut stream = Box::pin(frames(Arc::clone(&process), Cursors::default(), true));
+            let held = tokio::time::timeout(Duration::from_millis(500), process.exited()).await;
+            assert_eq!(held.is_ok(), exits, "{bytes}");
+            let (mut decoder, mut received) = (ProcessFrameDecoder::default(), 0);
+            while let Some(Ok(bytes)) = stream.next().await {
+                decoder.push(&bytes);
+                while let Some(frame) = decoder.next_frame().unwrap() {
+                    match frame {
+                        ProcessFrame::Output { bytes, .. } => received += bytes.len(),
+                        ProcessFrame::Gap { .. } => panic!("{frame:?}"),
+                        ProcessFrame::Exit(exit) => assert_eq!(exit.code, Some(0)),
+                    }
+                }
+            }
+            assert_eq!(received, bytes);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Copies output from a pipe to a spool, not faster than the disk.
+//! Copies output from a pipe to a spool, not faster than its readers and the disk.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,9 +7,12 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
+use protocol::sandbox_api::OutputStream;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use crate::ledger::Spool;
+use super::Process;
+use super::readers::{MAX_AHEAD_BYTES, Readers};
+use crate::ledger::{KEPT_BYTES, Spool};
 
 /// Size of one read: the default capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -18,7 +21,13 @@ const READ_BYTES: usize = 64 << 10;
 /// each other in turns.
 const BULK_BYTES: u64 = 256 << 10;
 
-const LARGE_PIPE_BYTES: i32 = 1 << 20;
+const LARGE_PIPE_BYTES: i32 = 512 << 10;
+
+/// The largest pipe that the kernel allows a program to create.
+const MAX_PIPE_BYTES: usize = 1 << 20;
+
+// A reader that slows the process down misses nothing, even if no output can be written to the disk.
+const _: () = assert!(MAX_AHEAD_BYTES as usize + READ_BYTES + LARGE_PIPE_BYTES as usize <= KEPT_BYTES);
 
 /// Shorter reads are copied, so that they do not keep a whole buffer alive.
 const SHORT_BYTES: usize = READ_BYTES / 4;
@@ -26,18 +35,26 @@ const SHORT_BYTES: usize = READ_BYTES / 4;
 /// The reading end of a process's stdout or stderr.
 pub(super) struct OutputPipe<P> {
     pipe: Option<P>,
+    stream: OutputStream,
     spool: Arc<Spool>,
+    readers: Arc<Readers>,
     buffer: BytesMut,
     is_bulk: bool,
 }
 
 impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
-    pub(super) fn new(pipe: Option<P>, spool: Arc<Spool>) -> Self {
-        Self { pipe, spool, buffer: BytesMut::new(), is_bulk: false }
+    pub(super) fn new(pipe: Option<P>, stream: OutputStream, process: &Process) -> Self {
+        let spool = Arc::clone(match stream {
+            OutputStream::Stdout => &process.stdout,
+            OutputStream::Stderr => &process.stderr,
+        });
+        let readers = Arc::clone(&process.readers);
+        Self { pipe, stream, spool, readers, buffer: BytesMut::new(), is_bulk: false }
     }
 
     /// Reads once. Never completes after the end of the pipe. Cancel-safe.
     pub(super) async fn read(&mut self) {
+        self.readers.wait_for_room(self.stream, self.spool.end()).await;
         self.spool.wait_for_room().await;
         let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
         self.buffer.reserve(READ_BYTES);
@@ -71,7 +88,7 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
     pub(super) fn read_rest(&mut self) {
         let Some(pipe) = &self.pipe else { return };
         let mut buffer = vec![0; READ_BYTES];
-        let mut rest = LARGE_PIPE_BYTES as usize;
+        let mut rest = MAX_PIPE_BYTES;
         while rest > 0 {
             match nix::unistd::read(pipe, &mut buffer) {
                 Ok(0) => return self.pipe = None,

@@ -10,7 +10,7 @@ use std::{future, io};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
-use protocol::sandbox_api::{ExitReason, ProcessExit, ProcessUsage};
+use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessUsage};
 use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio_util::sync::CancellationToken;
 
@@ -34,8 +34,8 @@ pub(super) struct WatchedProcess {
 pub(super) async fn watch(watched: WatchedProcess, on_exit: impl FnOnce(SpoolUsage)) {
     let WatchedProcess { process, mut child, timeout, stop } = watched;
     let mut oom_kills = OomKillCounter::start();
-    let mut stdout = OutputPipe::new(child.child.stdout.take(), Arc::clone(&process.stdout));
-    let mut stderr = OutputPipe::new(child.child.stderr.take(), Arc::clone(&process.stderr));
+    let mut stdout = OutputPipe::new(child.child.stdout.take(), OutputStream::Stdout, &process);
+    let mut stderr = OutputPipe::new(child.child.stderr.take(), OutputStream::Stderr, &process);
     let mut exit = read_until_exit(&process, &mut child.child, timeout, &mut stdout, &mut stderr).await;
     exit.out_of_memory = oom_kills.has_increased();
     // The pipes contain everything that the process has written.

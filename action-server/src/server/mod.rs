@@ -135,7 +135,7 @@ async fn serve(
         scratch_dir: std::env::temp_dir(),
         no_change_timeout: config.no_change_timeout,
     });
-    let spools = SpoolStore::new(&std::env::temp_dir());
+    let spools = SpoolStore::new(&std::env::temp_dir(), &working_dir);
     let defaults = ProcessDefaults { working_dir: working_dir.clone(), environment: environment.clone() };
     let processes = Processes::new(defaults.clone(), spools.clone());
     let jupyter = Jupyter::new(Processes::new(defaults, spools.clone()));

@@ -6,13 +6,18 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
 use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
 use nix::sys::signal::{Signal, kill};
 use protocol::sandbox_api::{
     ExitReason, OutputStream, ProcessExit, ProcessFrame, ProcessFrameDecoder, ProcessInfo, ProcessState,
 };
 use serde_json::{Value, json};
+use tokio::net::UnixStream;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::harness::{HttpReply, TEST_TIMEOUT, TestServer, is_gone, pids, wait_until, wait_until_dead};
 use crate::skip::{Requirement, skip};
@@ -400,6 +405,73 @@ async fn long_output_is_stored_on_disk_and_read_again() {
     let names: Vec<_> =
         fs::read_dir(std::env::temp_dir()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().starts_with(".glovebox-")), "{names:?}");
+}
+
+/// Follows the process without reading. Returns when the process is held.
+async fn follow_and_stall(server: &TestServer, id: &str) -> (Incoming, impl Drop + use<>) {
+    let stream = UnixStream::connect(server.socket()).await.unwrap();
+    let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = AbortOnDropHandle::new(tokio::spawn(connection));
+    let request = Request::get(format!("/v1/processes/{id}/output?follow=true")).header("host", "sandbox");
+    let response = client.send_request(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+    wait_until_written(server, id, 1).await;
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    let mut written = 0;
+    while written != info(server, id).await.stdout_bytes {
+        assert!(Instant::now() < deadline, "the process is not held");
+        written = info(server, id).await.stdout_bytes;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    (response.into_body(), connection)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_reader_holds_the_process_and_loses_nothing() {
+    let server = TestServer::start();
+    let pid = server_pid(&server);
+    exec(&server, "warm", sh("head -c 1000000 /dev/zero")).await;
+    let before = resident_bytes(pid);
+    start(&server, "a", sh("seq 14000000")).await;
+    let (mut body, _connection) = follow_and_stall(&server, "a").await;
+    let written = info(&server, "a").await.stdout_bytes;
+    assert!(written < 4 << 20, "{written} bytes");
+
+    let mut decoder = ProcessFrameDecoder::default();
+    let (mut received, mut last) = (0, Vec::new());
+    let exit = 'body: loop {
+        decoder.push(&body.frame().await.unwrap().unwrap().into_data().unwrap());
+        while let Some(frame) = decoder.next_frame().unwrap() {
+            match frame {
+                ProcessFrame::Output { offset, bytes, .. } => {
+                    assert_eq!(offset, received);
+                    received += bytes.len() as u64;
+                    last = bytes;
+                }
+                ProcessFrame::Gap { .. } => panic!("{frame:?}"),
+                ProcessFrame::Exit(exit) => break 'body exit,
+            }
+        }
+    };
+    let length: u64 = (1..=8)
+        .map(|digits| (10_u64.pow(digits).min(14_000_001) - 10_u64.pow(digits - 1)) * u64::from(digits + 1))
+        .sum();
+    assert_eq!((exit.code, received), (Some(0), length));
+    assert!(last.ends_with(b"\n14000000\n"));
+    let grown = resident_bytes(pid).saturating_sub(before);
+    assert!(grown < 10 << 20, "{grown} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn process_continues_when_its_reader_disconnects() {
+    let server = TestServer::start();
+    start(&server, "a", sh("head -c 50000000 /dev/zero; echo done > done")).await;
+    drop(follow_and_stall(&server, "a").await);
+    let disconnected = Instant::now();
+    assert!(!server.file("done").exists());
+    wait_until("the process has continued", || server.file("done").exists());
+    assert!(disconnected.elapsed() > Duration::from_secs(5), "it was not held for a reader that reconnects");
+    let result = follow(&server, "a").await;
+    assert_eq!((result.stdout.len(), result.gaps.as_slice()), (50_000_000, &[][..]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -34,7 +34,7 @@ const BACKLOG_BYTES: usize = 1 << 20;
 
 /// Output that stays in memory after a batch was written. The gap to [`MEMORY_BYTES`] makes writes larger, and a reader that
 /// follows the producer reads from memory.
-const KEPT_BYTES: usize = 1 << 20;
+pub(crate) const KEPT_BYTES: usize = 1 << 20;
 
 /// Maximum output of a producer that is retained. Older output is dropped.
 pub(crate) const RETAINED_OUTPUT_BYTES: u64 = 1 << 30;

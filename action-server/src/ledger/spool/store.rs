@@ -64,10 +64,17 @@ pub(super) struct SpoolReservation {
 }
 
 impl SpoolStore {
-    pub(crate) fn new(scratch_dir: &Path) -> Self {
-        // The temporary folder of an image may be read-only or missing.
-        let folders = vec![scratch_dir.to_owned(), "/var/tmp".into(), "/dev/shm".into()];
+    pub(crate) fn new(scratch_dir: &Path, working_dir: &Path) -> Self {
+        // The temporary folders of an image may be read-only or missing. Shared memory is small.
+        let folders =
+            vec![scratch_dir.to_owned(), "/var/tmp".into(), working_dir.to_owned(), "/dev/shm".into()];
         Self::with(folders, STORE_BYTES)
+    }
+
+    /// Creates no file, as where no folder is writable.
+    #[cfg(test)]
+    pub(crate) fn without_disk() -> Self {
+        Self::with(Vec::new(), 0)
     }
 
     pub(super) fn with(folders: Vec<PathBuf>, max_bytes: u64) -> Self {

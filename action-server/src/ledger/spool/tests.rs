@@ -60,6 +60,16 @@ fn short_output_is_not_written_to_the_disk() {
 }
 
 #[test]
+fn output_is_spilled_to_the_first_writable_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let folders = vec![PathBuf::from("/nowhere"), PathBuf::from("/proc"), folder.path().to_owned()];
+    let spool = Spool::new(&SpoolStore::with(folders, 1 << 30));
+    let text = text(4_000_000);
+    text.chunks(10_000).for_each(|chunk| spool.push(chunk));
+    assert!(read_all(&spool, 0) == (text, vec![]));
+}
+
+#[test]
 fn gap_is_reported_when_the_disk_rejects_output() {
     let spool = Spool::new(&SpoolStore::with(vec![PathBuf::from("/nowhere")], 1 << 30));
     let text = text(4_000_000);
