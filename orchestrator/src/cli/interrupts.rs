@@ -19,6 +19,9 @@ pub(super) struct Interrupts {
     _listener: AbortOnDropHandle<()>,
 }
 
+/// Observes the interrupts from another place than the one that handles them.
+pub(super) struct InterruptObserver(watch::Receiver<u32>);
+
 /// What SIGHUP does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hangup {
@@ -51,9 +54,23 @@ impl Interrupts {
         })
     }
 
+    /// Returns an observer of the interrupts after the last one that was handled.
+    pub(super) fn observer(&self) -> InterruptObserver {
+        InterruptObserver(self.received.clone())
+    }
+
     /// Waits for the next interrupt. Cancel-safe.
     pub(super) async fn next(&mut self) {
         if self.received.changed().await.is_err() {
+            std::future::pending::<()>().await; // the program exits
+        }
+    }
+}
+
+impl InterruptObserver {
+    /// Waits until there was an interrupt. Completes immediately each time after that.
+    pub(super) async fn interrupted(&self) {
+        if self.0.clone().changed().await.is_err() {
             std::future::pending::<()>().await; // the program exits
         }
     }

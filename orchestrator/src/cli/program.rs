@@ -1,19 +1,19 @@
 //! Runs a program in a sandbox with the standard streams of this process.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+mod output;
+
 use std::time::Duration;
 
 use engine::sandbox::{ByteSource, OutputChunk, SandboxError, SandboxProcesses};
-use engine::secrets::{Redactor, StreamRedactor};
+use engine::secrets::Redactor;
 use protocol::ProcessId;
-use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessRequest};
+use protocol::sandbox_api::{ExitReason, ProcessExit, ProcessRequest};
 use tokio::time::sleep;
 
 use super::interrupts::Interrupts;
 use super::print;
-use super::write_status::WriteStatus;
 use crate::exit::{Exit, UsageError};
+use output::ProgramOutput;
 
 /// Exit codes that a shell reports for a program that it does not find, and for one that it may not execute.
 const PROGRAM_NOT_FOUND: u8 = 127;
@@ -34,21 +34,23 @@ pub(super) async fn run(
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<Exit> {
     let stdin = reads_stdin.then(|| Box::new(tokio::io::stdin()) as ByteSource);
-    let output = Output::new(redactor);
+    let output = ProgramOutput::new(redactor, interrupts.observer());
     let on_output = |stream, chunk: OutputChunk<'_>| output.on_chunk(stream, chunk);
     let mut executing = processes.exec(id, request, stdin, &on_output);
+    let mut completed = std::pin::pin!(async {
+        let exit = executing.as_mut().await;
+        output.finish().await;
+        exit
+    });
     tokio::select! {
-        exit = &mut executing => {
-            output.finish();
-            match exit {
-                Ok(_) if let Some(exit) = output.write_status.failure() => exit,
-                Err(error @ SandboxError::NoProgram { exists, .. }) => {
-                    print::error(&error.to_string());
-                    Ok(Exit::OfCommand(if exists { NOT_EXECUTABLE } else { PROGRAM_NOT_FOUND }))
-                }
-                exit => exit_of(exit?, &output),
+        exit = &mut completed => match exit {
+            Ok(_) if let Some(exit) = output.write_status.failure() => exit,
+            Err(error @ SandboxError::NoProgram { exists, .. }) => {
+                print::error(&error.to_string());
+                Ok(Exit::OfCommand(if exists { NOT_EXECUTABLE } else { PROGRAM_NOT_FOUND }))
             }
-        }
+            exit => exit_of(exit?, &output),
+        },
         exit = output.write_status.failed() => {
             kill(processes, id).await;
             exit
@@ -59,12 +61,11 @@ pub(super) async fn run(
                 sleep(LAST_OUTPUT_TIMEOUT).await;
             };
             tokio::select! {
-                _ = executing => {}
+                _ = &mut completed => {}
                 () = remaining_output => {}
                 _ = output.write_status.failed() => {}
                 () = interrupts.next() => {}
             }
-            output.finish();
             Ok(Exit::Interrupted)
         }
     }
@@ -94,56 +95,13 @@ pub(super) fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Str
     shlex::try_join(words).map_err(|error| UsageError(format!("cannot quote the command: {error}")))
 }
 
-/// Writes the program's output to the standard streams, with secrets redacted.
-struct Output {
-    stdout: Mutex<StreamRedactor>,
-    stderr: Mutex<StreamRedactor>,
-    lost_bytes: AtomicU64,
-    write_status: WriteStatus,
-}
-
-impl Output {
-    fn new(secrets: &Redactor) -> Self {
-        let redactor = || Mutex::new(StreamRedactor::new(secrets.clone()));
-        Self {
-            stdout: redactor(),
-            stderr: redactor(),
-            lost_bytes: AtomicU64::new(0),
-            write_status: WriteStatus::default(),
-        }
-    }
-
-    fn on_chunk(&self, stream: OutputStream, chunk: OutputChunk<'_>) {
-        match chunk {
-            OutputChunk::Gap { from, to } => {
-                self.lost_bytes.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
-            }
-            OutputChunk::Bytes { bytes, .. } => self.show(stream, |shown| shown.push(bytes)),
-        }
-    }
-
-    /// Writes what the redactors hold back. Must be called after the last chunk.
-    fn finish(&self) {
-        self.show(OutputStream::Stdout, StreamRedactor::finish);
-        self.show(OutputStream::Stderr, StreamRedactor::finish);
-    }
-
-    fn show(&self, stream: OutputStream, read: impl FnOnce(&mut StreamRedactor) -> Vec<u8>) {
-        let output = |redactor: &Mutex<StreamRedactor>| {
-            read(&mut redactor.lock().unwrap_or_else(PoisonError::into_inner))
-        };
-        self.write_status.record(match stream {
-            OutputStream::Stdout => print::program_stdout(&output(&self.stdout)),
-            OutputStream::Stderr => print::program_stderr(&output(&self.stderr)),
-        });
-    }
-}
-
-fn exit_of(exit: ProcessExit, output: &Output) -> anyhow::Result<Exit> {
-    match output.lost_bytes.load(Ordering::Relaxed) {
+fn exit_of(exit: ProcessExit, output: &ProgramOutput) -> anyhow::Result<Exit> {
+    match output.lost_bytes() {
         0 => exit_of_program(&exit),
         // Silently incomplete output would be worse than a failure.
-        bytes => anyhow::bail!("{bytes} bytes of output are lost, because it was faster than the connection"),
+        bytes => anyhow::bail!(
+            "{bytes} bytes of output are lost, because the connection to the sandbox broke for too long"
+        ),
     }
 }
 

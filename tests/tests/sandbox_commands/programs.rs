@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tests::glovebox::{unwritable, wait_until};
@@ -64,4 +65,45 @@ fn program_in_the_sandbox_ends_when_exec_is_interrupted() {
         });
         fixture.end();
     }
+}
+
+#[test]
+fn slow_reader_of_exec_slows_the_program_down() {
+    for fixture in SandboxFixture::all() {
+        let script = "for n in $(seq 300); do head -c 1000000 /dev/zero; echo $n > progress; done";
+        let mut exec = fixture.command(&["exec", &fixture.name(), "--", "sh", "-c", script]);
+        let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
+        let progress = || -> u32 {
+            let written = fixture.exec(&["sh", "-c", "cat progress || echo 0"]).expect(0).stdout;
+            written.trim().parse().unwrap_or_default()
+        };
+        let mut before = 0;
+        wait_until("the program is held", || {
+            std::thread::sleep(Duration::from_millis(500));
+            let now = progress();
+            now > 0 && now == std::mem::replace(&mut before, now)
+        });
+        assert!(before < 30, "{before} MB were written without a reader");
+        let length = std::io::copy(exec.stdout.as_mut().unwrap(), &mut std::io::sink()).unwrap();
+        assert_eq!((length, exec.wait().unwrap().code()), (300_000_000, Some(0)));
+        assert_eq!(progress(), 300);
+        fixture.end();
+    }
+}
+
+#[test]
+fn interrupt_ends_exec_when_its_output_is_not_read() {
+    let fixture = SandboxFixture::local();
+    let mut exec = fixture.command(&["exec", &fixture.name(), "--", "yes"]);
+    let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
+    let stdout = exec.stdout.take().unwrap();
+    wait_until("the pipe is full", || rustix::io::ioctl_fionread(&stdout).unwrap() >= 60_000);
+    // Until the queue before the pipe is full too, and nothing reads what the sandbox sends.
+    std::thread::sleep(Duration::from_millis(500));
+    kill_process(Pid::from_child(&exec), Signal::TERM).unwrap();
+    let interrupted = Instant::now();
+    assert_eq!(exec.wait().unwrap().code(), Some(130));
+    assert!(interrupted.elapsed() < Duration::from_secs(4), "{:?}", interrupted.elapsed());
+    drop(stdout);
+    fixture.end();
 }
