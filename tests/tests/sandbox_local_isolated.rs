@@ -69,6 +69,7 @@ macro_rules! isolated {
             other_host_files_are_not_visible,
             tools_outside_the_home_are_not_visible,
             descriptors_of_the_host_are_not_inherited,
+            command_lines_are_short,
             ;
             attributes_outside_cannot_be_changed,
             files_of_root_are_not_visible,
@@ -147,6 +148,19 @@ async fn state_folder_and_other_processes_are_hidden(backend: &LocalBackend) {
     let written = std::fs::read_dir(state.join("sandboxes")).unwrap().count();
     assert_eq!(written, 2, "only the files of two sandboxes");
     remove(backend, other).await;
+    remove(backend, sandbox).await;
+}
+
+/// All users of the host see command lines.
+async fn command_lines_are_short(backend: &LocalBackend) {
+    let sandbox = create_sandbox(backend).await;
+    let folder = backend.state_dir().join("sandboxes").join(sandbox.lease().sandbox_id.as_str());
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect();
+    let own: Vec<_> = lines.iter().filter(|line| line.contains(folder.to_str().unwrap())).collect();
+    assert!(own.len() >= 3, "the isolator, the supervisor and the server: {own:?}");
+    assert!(own.iter().all(|line| line.len() < 700 && !line.contains("/usr/lib")), "{own:?}");
     remove(backend, sandbox).await;
 }
 

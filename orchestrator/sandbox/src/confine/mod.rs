@@ -2,7 +2,8 @@
 //! bubblewrap isolates itself.
 //!
 //! A host program with local sandboxes calls [`confine_if_requested`] before anything else. The local backend starts the same
-//! program again with a [`Preparation`] as its argument. If that contains a [`Confinement`], there are two processes. The
+//! program again with a [`Preparation`] at the start of its standard input: command lines are visible to all users of a host,
+//! and a long one makes `ps` unreadable. If it contains a [`Confinement`], there are two processes. The
 //! outer one enters namespaces ([`namespaces`]) and waits; the inner one, the first in them, builds a root from parts of the
 //! host's ([`mounts`]), drops its capabilities, and applies Landlock ([`files`]) and seccomp ([`system_calls`]). It then
 //! executes the action server, which inherits all restrictions, as all its children do. They cannot be reverted. The process
@@ -19,14 +20,17 @@ mod namespaces;
 mod system_calls;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, IntoRawFd as _, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use mounts::{Content, Mount, SHARED_MEMORY_BYTES};
@@ -46,15 +50,18 @@ pub(crate) struct Preparation {
     pub(crate) limits: Option<Limits>,
     /// Environment variables to remove.
     pub(crate) removed_variables: Vec<String>,
-    /// Additional isolation, if the program is `bwrap`.
-    pub(crate) bubblewrap: Option<BubblewrapHardening>,
+    /// The isolation by `bwrap`. `None` if another program isolates, or isolation is disabled.
+    pub(crate) bubblewrap: Option<BubblewrapIsolation>,
     /// The confinement. `None` if another program isolates, or isolation is disabled.
     pub(crate) confinement: Option<Confinement>,
 }
 
-/// Isolation in addition to that of `bwrap`, which applies the system call filters after its mounts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct BubblewrapHardening {
+/// Isolation by `bwrap`, which applies the system call filters after its mounts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BubblewrapIsolation {
+    pub(crate) program: PathBuf,
+    /// Its arguments, except the program that it executes.
+    pub(crate) arguments: Vec<OsString>,
     /// Whether the program has the host's network, and with it the host's abstract sockets. Landlock refuses those, from
     /// Linux 6.12 on.
     pub(crate) network: bool,
@@ -89,8 +96,10 @@ pub(crate) struct ConfinementReport {
 /// An error of the confinement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfineError {
-    #[error("cannot parse the arguments")]
-    Arguments(#[source] serde_json::Error),
+    #[error("cannot read the preparation")]
+    Preparation(#[source] io::Error),
+    #[error("cannot pass on the preparation")]
+    PassOn(#[source] io::Error),
     #[error("cannot enter the control group through {}", .0.display())]
     Group(PathBuf, #[source] io::Error),
     #[error("cannot set resource limits")]
@@ -119,6 +128,25 @@ pub(crate) enum ConfineError {
     Report(#[source] io::Error),
 }
 
+impl Preparation {
+    /// Returns the start of the launcher's standard input. The input of the program follows.
+    pub(crate) fn to_input(&self) -> io::Result<Vec<u8>> {
+        let json = serde_json::to_vec(self)?;
+        let length = u32::try_from(json.len()).map_err(io::Error::other)?;
+        Ok([&length.to_be_bytes()[..], &json].concat())
+    }
+
+    /// Reads from standard input without a buffer, because the rest belongs to the program.
+    fn read_from_stdin() -> io::Result<Self> {
+        let mut stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let mut length = [0; 4];
+        stdin.read_exact(&mut length)?;
+        let mut json = Vec::new();
+        stdin.take(u32::from_be_bytes(length).into()).read_to_end(&mut json)?;
+        Ok(serde_json::from_slice(&json)?)
+    }
+}
+
 /// Executes the requested program if this process was started to confine itself, or returns its exit code if that fails. Does
 /// nothing and returns `None` in any other process. Must be called first, while there is only one thread.
 pub fn confine_if_requested() -> Option<ExitCode> {
@@ -138,7 +166,8 @@ pub fn confine_if_requested() -> Option<ExitCode> {
 /// Confines this process. Without a program it only prints the result.
 fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, ConfineError> {
     close_inherited_descriptors();
-    let Preparation { groups, limits, removed_variables, bubblewrap, confinement } = read(&mut arguments)?;
+    let preparation = Preparation::read_from_stdin().map_err(ConfineError::Preparation)?;
+    let Preparation { groups, limits, removed_variables, bubblewrap, confinement } = preparation;
     for group in groups {
         // 0 is not an id: it means this process itself.
         std::fs::write(&group, "0").map_err(|error| ConfineError::Group(group, error))?;
@@ -146,22 +175,14 @@ fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, Co
     if let Some(limits) = limits {
         set_limits(limits).map_err(|error| ConfineError::Limits(error.into()))?;
     }
-    let mut program = match &confinement {
-        Some(confinement) => enter_namespaces(confinement)?,
-        None => match arguments.next() {
+    let mut program = match (&confinement, &bubblewrap) {
+        (Some(confinement), _) => enter_namespaces(confinement)?,
+        (None, Some(bubblewrap)) => bubblewrap_command(bubblewrap)?,
+        (None, None) => match arguments.next() {
             Some(program) => Command::new(program),
             None => return Ok(ExitCode::SUCCESS),
         },
     };
-    if let Some(BubblewrapHardening { network }) = bubblewrap {
-        if network {
-            set_no_new_privs(true).map_err(|error| ConfineError::Privileges(error.into()))?;
-            files::refuse_abstract_sockets()?;
-        }
-        for filter in system_calls::export()? {
-            program.arg("--add-seccomp-fd").arg(filter.to_string());
-        }
-    }
     for variable in removed_variables {
         program.env_remove(variable);
     }
@@ -184,17 +205,48 @@ fn close_inherited_descriptors() {
     }
 }
 
-/// Enters the namespaces. Returns the command of the inner process.
+/// Enters the namespaces. Returns the command of the inner process, which the program and its arguments follow.
 fn enter_namespaces(confinement: &Confinement) -> Result<Command, ConfineError> {
     namespaces::enter(confinement.network)?;
     let mut command = Command::new("/proc/self/exe");
-    let mounts = serde_json::to_string(&confinement.mounts).map_err(ConfineError::Arguments)?;
-    command.arg(CONFINE_INSIDE_ARGUMENT).arg(mounts);
+    let mounts = serde_json::to_vec(&confinement.mounts).map_err(io::Error::from);
+    let mounts = mounts.and_then(|mounts| inherited_file(&mounts)).map_err(ConfineError::PassOn)?;
+    command.arg(CONFINE_INSIDE_ARGUMENT).arg(mounts.to_string());
     Ok(command)
 }
 
+/// Returns the command of `bwrap`, which the program and its arguments follow.
+fn bubblewrap_command(isolation: &BubblewrapIsolation) -> Result<Command, ConfineError> {
+    let BubblewrapIsolation { program, arguments, network } = isolation;
+    if *network {
+        set_no_new_privs(true).map_err(|error| ConfineError::Privileges(error.into()))?;
+        files::refuse_abstract_sockets()?;
+    }
+    let terminated = arguments.iter().flat_map(|argument| [argument.as_bytes(), b"\0"]);
+    let arguments = inherited_file(&terminated.collect::<Vec<_>>().concat()).map_err(ConfineError::PassOn)?;
+    let mut command = Command::new(program);
+    command.arg("--args").arg(arguments.to_string());
+    for filter in system_calls::export()? {
+        command.arg("--add-seccomp-fd").arg(filter.to_string());
+    }
+    command.arg("--");
+    Ok(command)
+}
+
+/// Returns the descriptor of a file with this content, which the next program inherits.
+fn inherited_file(content: &[u8]) -> io::Result<RawFd> {
+    let mut file = File::from(memfd_create("glovebox", MemfdFlags::empty())?);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file.into_raw_fd())
+}
+
 fn confine_inside(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, ConfineError> {
-    let mounts: Vec<Mount> = read(&mut arguments)?;
+    let descriptor = arguments.next().unwrap_or_default();
+    let mounts = std::fs::read(Path::new("/proc/self/fd").join(descriptor));
+    let mounts: io::Result<Vec<Mount>> = mounts.and_then(|mounts| Ok(serde_json::from_slice(&mounts)?));
+    let mounts = mounts.map_err(ConfineError::Preparation)?;
+    close_inherited_descriptors();
     mounts::enter(&mounts)?;
     drop_privileges().map_err(|error| ConfineError::Privileges(error.into()))?;
     let confined = files::restrict(&mounts)?;
@@ -207,11 +259,6 @@ fn confine_inside(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitC
     let mut program = Command::new(program);
     program.args(arguments);
     Err(execute(program))
-}
-
-fn read<T: DeserializeOwned>(arguments: &mut impl Iterator<Item = OsString>) -> Result<T, ConfineError> {
-    let argument = arguments.next().unwrap_or_default();
-    serde_json::from_slice(argument.as_encoded_bytes()).map_err(ConfineError::Arguments)
 }
 
 fn execute(mut program: Command) -> ConfineError {

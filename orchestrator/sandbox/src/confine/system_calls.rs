@@ -1,16 +1,15 @@
 //! System call filters of sandboxed processes. A refused call returns an error; the process continues.
 
 use std::collections::BTreeMap;
-use std::io::{self, Seek as _, Write as _};
-use std::os::fd::{IntoRawFd as _, RawFd};
+use std::io;
+use std::os::fd::RawFd;
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
 
-use super::ConfineError;
+use super::{ConfineError, inherited_file};
 
 /// Marks the x32 variant of a call on x86-64.
 const X32_BIT: i64 = 0x4000_0000;
@@ -126,14 +125,13 @@ pub(super) fn restrict() -> Result<(), ConfineError> {
 /// Writes the filters to files for `bwrap`, which applies them after its mounts. The descriptors are inherited by `bwrap`.
 pub(super) fn export() -> Result<Vec<RawFd>, ConfineError> {
     let export = |filter: &BpfProgram| -> io::Result<RawFd> {
-        let mut file = std::fs::File::from(memfd_create("filter", MemfdFlags::empty())?);
+        let mut content = Vec::new();
         for instruction in filter {
-            file.write_all(&instruction.code.to_ne_bytes())?;
-            file.write_all(&[instruction.jt, instruction.jf])?;
-            file.write_all(&instruction.k.to_ne_bytes())?;
+            content.extend(instruction.code.to_ne_bytes());
+            content.extend([instruction.jt, instruction.jf]);
+            content.extend(instruction.k.to_ne_bytes());
         }
-        file.rewind()?;
-        Ok(file.into_raw_fd())
+        inherited_file(&content)
     };
     let exported: io::Result<Vec<RawFd>> = filters()?.iter().map(export).collect();
     exported.map_err(|error| ConfineError::SystemCalls(error.to_string()))

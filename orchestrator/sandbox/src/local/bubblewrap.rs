@@ -4,14 +4,25 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::view::View;
-use crate::confine::{Content, SHARED_MEMORY_BYTES};
+use crate::confine::{BubblewrapIsolation, Content, SHARED_MEMORY_BYTES};
 
 /// Common paths of `bwrap`. PATH is not searched, because it may contain a workspace.
 pub const BUBBLEWRAP_PROGRAMS: [&str; 3] =
     ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
+/// Returns the isolation of a program that sees these files.
+pub(super) fn isolation(
+    program: &Path,
+    prevents_namespaces: bool,
+    network: bool,
+    view: &View,
+) -> BubblewrapIsolation {
+    let arguments = [namespaces(prevents_namespaces, network), mounts(view)].concat();
+    BubblewrapIsolation { program: program.to_owned(), arguments, network }
+}
+
 /// Namespaces without capabilities.
-pub(super) fn namespaces(prevents_namespaces: bool, network: bool) -> Vec<OsString> {
+fn namespaces(prevents_namespaces: bool, network: bool) -> Vec<OsString> {
     let mut arguments = Arguments::default();
     if prevents_namespaces {
         arguments.add(["--unshare-user", "--disable-userns"]);
@@ -29,7 +40,7 @@ pub(super) fn namespaces(prevents_namespaces: bool, network: bool) -> Vec<OsStri
 }
 
 /// The visible files: own `/dev` and `/proc`, and the view. Nothing else is writable, so that no files occupy memory.
-pub(super) fn mounts(view: &View) -> Vec<OsString> {
+fn mounts(view: &View) -> Vec<OsString> {
     let mut arguments = Arguments::default();
     let shared_memory = SHARED_MEMORY_BYTES.to_string();
     arguments.add(["--dev", "/dev", "--perms", "1777", "--size", &shared_memory, "--tmpfs", "/dev/shm"]);

@@ -14,13 +14,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use engine::sandbox::SandboxError;
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::process::KnownProcess;
 use super::view::View;
 use super::{LocalConfig, RUNTIME, bubblewrap};
-use crate::confine::{BubblewrapHardening, CONFINE_ARGUMENT, Confinement, ConfinementReport, Preparation};
+use crate::confine::{CONFINE_ARGUMENT, Confinement, ConfinementReport, Preparation};
 
 /// bubblewrap takes 16 ms and Landlock less; the timeout allows for hosts under load.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -110,11 +111,13 @@ async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
     let program = config.bubblewrap.iter().find(|path| path.is_file()).ok_or("it is not installed")?;
     let mut reason = String::new();
     for prevents_namespaces in [true, false] {
-        let mut command = bubblewrap_command(&config.launcher, program, config.network)?;
-        command.env_clear().args(bubblewrap::namespaces(prevents_namespaces, config.network));
+        let isolation = bubblewrap::isolation(program, prevents_namespaces, config.network, &View::base());
+        let preparation = Preparation { bubblewrap: Some(isolation), ..Preparation::default() };
+        let launch = LaunchCommand::new(&config.launcher, &preparation);
+        let mut launch = launch.map_err(|error| error.to_string())?;
         // The only program that certainly exists is this one.
-        command.args(bubblewrap::mounts(&View::base())).arg("--").arg(program).arg("--version");
-        match run_probe(command).await {
+        launch.command.env_clear().arg(program).arg("--version");
+        match run_probe(launch).await {
             Ok(_) => return Ok(Isolation::Bubblewrap { program: program.clone(), prevents_namespaces }),
             Err(failed) => reason = failed,
         }
@@ -125,37 +128,48 @@ async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
 async fn probe_landlock(config: &LocalConfig) -> Result<Isolation, String> {
     let confinement = Confinement { mounts: View::base().mounts().into(), network: config.network };
     let preparation = Preparation { confinement: Some(confinement), ..Preparation::default() };
-    let mut command = launcher_command(&config.launcher, &preparation).map_err(|error| error.to_string())?;
-    command.env_clear();
-    let report = run_probe(command).await?;
+    let launch = LaunchCommand::new(&config.launcher, &preparation);
+    let mut launch = launch.map_err(|error| error.to_string())?;
+    launch.command.env_clear();
+    let report = run_probe(launch).await?;
     let ConfinementReport { landlock_abi } = serde_json::from_slice(&report)
         .map_err(|error| format!("{} does not support confinement: {error}", config.launcher.display()))?;
     Ok(Isolation::Landlock { abi: landlock_abi })
 }
 
-fn bubblewrap_command(launcher: &Path, bwrap: &Path, network: bool) -> Result<Command, String> {
-    let preparation =
-        Preparation { bubblewrap: Some(BubblewrapHardening { network }), ..Preparation::default() };
-    let mut command = launcher_command(launcher, &preparation).map_err(|error| error.to_string())?;
-    command.arg(bwrap);
-    Ok(command)
+/// A command, and the start of its standard input.
+pub(super) struct LaunchCommand {
+    pub(super) command: Command,
+    pub(super) input: Vec<u8>,
 }
 
-/// Returns the launcher with its preparation. A program and its arguments may follow.
-pub(super) fn launcher_command(launcher: &Path, preparation: &Preparation) -> io::Result<Command> {
-    let mut command = Command::new(launcher);
-    command.arg(CONFINE_ARGUMENT).arg(serde_json::to_string(preparation).map_err(io::Error::other)?);
-    Ok(command)
+impl LaunchCommand {
+    /// Returns the launcher with its preparation. A program and its arguments may follow.
+    pub(super) fn new(launcher: &Path, preparation: &Preparation) -> io::Result<Self> {
+        let mut command = Command::new(launcher);
+        command.arg(CONFINE_ARGUMENT);
+        Ok(Self { command, input: preparation.to_input()? })
+    }
 }
 
 /// Returns the output of a program, or its error output if it fails. Must not be dropped, and is not interrupted by ^C of a
 /// terminal: if `bwrap` is killed during its start, its process in the namespaces continues.
-pub(super) async fn run_probe(mut command: Command) -> Result<Vec<u8>, String> {
+pub(super) async fn run_probe(
+    LaunchCommand { mut command, input }: LaunchCommand,
+) -> Result<Vec<u8>, String> {
     command.process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let probe = command.spawn().map_err(|error| error.to_string())?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut probe = command.spawn().map_err(|error| error.to_string())?;
     let pid = probe.id().and_then(|pid| i32::try_from(pid).ok());
-    let output = match timeout(PROBE_TIMEOUT, probe.wait_with_output()).await {
+    let stdin = probe.stdin.take();
+    let output = async {
+        if let Some(mut stdin) = stdin {
+            // A program that fails before it has read the input reports the cause.
+            let _ = stdin.write_all(&input).await;
+        }
+        probe.wait_with_output().await
+    };
+    let output = match timeout(PROBE_TIMEOUT, output).await {
         Ok(output) => output.map_err(|error| error.to_string())?,
         Err(_) => {
             // A process that cannot be killed is not awaited.

@@ -13,10 +13,9 @@ use std::path::Path;
 
 use engine::sandbox::ResourceLimits;
 use rustix::process::geteuid;
-use tokio::process::Command;
 
 use super::LocalConfig;
-use super::isolation;
+use super::isolation::LaunchCommand;
 use crate::confine::{Limits, Preparation};
 pub(super) use control_group::{ControlGroups, remove};
 use scope::Scopes;
@@ -69,21 +68,20 @@ impl Bounds {
         name: &str,
         resources: &ResourceLimits,
         preparation: Preparation,
-    ) -> std::io::Result<Command> {
-        let launcher_command = |preparation| isolation::launcher_command(launcher, &preparation);
+    ) -> std::io::Result<LaunchCommand> {
+        let launch = |preparation| LaunchCommand::new(launcher, &preparation);
         match &self.0 {
             Kind::Groups(groups) => {
                 let groups = groups.create(name, resources)?;
-                launcher_command(Preparation { groups, ..preparation })
+                launch(Preparation { groups, ..preparation })
             }
             Kind::Scopes(scopes) => {
-                let command =
-                    launcher_command(Preparation { removed_variables: scopes.environment(), ..preparation })?;
-                Ok(scopes.wrap(name, resources, command.as_std()))
+                let removed_variables = scopes.environment();
+                let LaunchCommand { command, input } =
+                    launch(Preparation { removed_variables, ..preparation })?;
+                Ok(LaunchCommand { command: scopes.wrap(name, resources, command.as_std()), input })
             }
-            Kind::Limits(_) => {
-                launcher_command(Preparation { limits: Some(limits(resources)?), ..preparation })
-            }
+            Kind::Limits(_) => launch(Preparation { limits: Some(limits(resources)?), ..preparation }),
         }
     }
 }

@@ -10,7 +10,8 @@ use engine::sandbox::ResourceLimits;
 use rustix::process::geteuid;
 use tokio::process::Command;
 
-use super::super::{LocalConfig, isolation};
+use super::super::LocalConfig;
+use super::super::isolation::{LaunchCommand, run_probe};
 
 /// Exists if systemd is the machine's init.
 const SYSTEMD_MARKER: &str = "/run/systemd/system";
@@ -59,8 +60,8 @@ impl Scopes {
             let scopes = Self { program: program.clone(), runtime_dir: runtime_dir.clone(), sets_oom_policy };
             let mut print_limits = std::process::Command::new("/bin/sh");
             print_limits.args(["-c", PRINT_LIMITS_SCRIPT]);
-            let printed =
-                isolation::run_probe(scopes.wrap("probe", &ResourceLimits::default(), &print_limits)).await;
+            let command = scopes.wrap("probe", &ResourceLimits::default(), &print_limits);
+            let printed = run_probe(LaunchCommand { command, input: Vec::new() }).await;
             match printed.map(|limits| String::from_utf8_lossy(&limits).into_owned()) {
                 Ok(limits)
                     if limits.lines().count() == 3 && !limits.lines().any(|line| line.starts_with("max")) =>

@@ -9,14 +9,15 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use engine::sandbox::SandboxError;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::time::{sleep, timeout};
 
+use super::super::isolation::LaunchCommand;
 use super::super::process::{KnownProcess, ServerProcesses};
 use super::super::view::View;
 use super::super::{Isolation, bubblewrap};
 use super::{START_TIMEOUT, ServerStart};
-use crate::confine::{BubblewrapHardening, Confinement, Preparation};
+use crate::confine::{Confinement, Preparation};
 use crate::connect::UnixSocket;
 
 /// Initial delay between attempts to connect to a starting server. It doubles each time, so that many concurrent starts do not
@@ -33,11 +34,11 @@ pub(in super::super) struct SandboxIsolation {
 
 impl ServerStart {
     pub(super) async fn start_isolated(&self, isolation: &SandboxIsolation) -> Result<(), SandboxError> {
-        let mut command = self.isolated_command(isolation)?;
-        command.arg(&self.binary);
-        self.add_server_arguments(&mut command, "--detached"); // in a session of its own, without streams once it listens
+        let mut launch = self.isolated_command(isolation)?;
+        let command = launch.command.arg(&self.binary);
+        self.add_server_arguments(command, "--detached"); // in a session of its own, without streams once it listens
         command.env_clear().envs(self.environment_inside(&isolation.view)).current_dir("/");
-        let mut started = self.spawn(&mut command, Stdio::null()).await?;
+        let mut started = self.spawn(&mut launch, Stdio::null()).await?;
         let isolator = self.known(started.id())?;
         self.folder.record_server(&ServerProcesses::from_process(isolator.clone()))?;
         match timeout(START_TIMEOUT, self.wait_until_it_listens(&mut started)).await {
@@ -48,28 +49,22 @@ impl ServerStart {
     }
 
     /// Returns the command of which the server's binary is an argument.
-    fn isolated_command(&self, isolation: &SandboxIsolation) -> Result<Command, SandboxError> {
+    fn isolated_command(&self, isolation: &SandboxIsolation) -> Result<LaunchCommand, SandboxError> {
         let SandboxIsolation { isolation, view, network } = isolation;
-        let mut command = match isolation {
-            Isolation::Bubblewrap { program, prevents_namespaces } => {
-                let hardening = Some(BubblewrapHardening { network: *network });
-                let mut command =
-                    self.limited_command(Preparation { bubblewrap: hardening, ..Preparation::default() })?;
-                command.arg(program).args(bubblewrap::namespaces(*prevents_namespaces, *network));
-                command.args(bubblewrap::mounts(view)).arg("--");
-                command
-            }
-            _ => {
-                let confinement = Confinement { mounts: view.mounts().into(), network: *network };
-                self.limited_command(Preparation {
-                    confinement: Some(confinement),
-                    ..Preparation::default()
-                })?
-            }
+        let preparation = match isolation {
+            Isolation::Bubblewrap { program, prevents_namespaces } => Preparation {
+                bubblewrap: Some(bubblewrap::isolation(program, *prevents_namespaces, *network, view)),
+                ..Preparation::default()
+            },
+            _ => Preparation {
+                confinement: Some(Confinement { mounts: view.mounts().into(), network: *network }),
+                ..Preparation::default()
+            },
         };
+        let mut launch = self.limited_command(preparation)?;
         // In its own process group: ^C of a terminal during the start would kill only one of the two processes.
-        command.process_group(0);
-        Ok(command)
+        launch.command.process_group(0);
+        Ok(launch)
     }
 
     /// The home and the folder for temporary files are the sandbox's own.

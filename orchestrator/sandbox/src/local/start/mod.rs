@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 use super::Bounds;
 use super::folder::SandboxFolder;
+use super::isolation::LaunchCommand;
 use crate::confine::Preparation;
 
 pub(super) use isolated::SandboxIsolation;
@@ -62,7 +63,7 @@ impl ServerStart {
     }
 
     /// Returns the command that enters the limits, performs its preparation, and executes the program that is appended.
-    fn limited_command(&self, preparation: Preparation) -> Result<Command, SandboxError> {
+    fn limited_command(&self, preparation: Preparation) -> Result<LaunchCommand, SandboxError> {
         let SandboxLimits { bounds, name, resources, launcher } = &self.limits;
         bounds.command(launcher, name, resources, preparation).map_err(|source| {
             SandboxError::host("limit", format_args!("the resources of the sandbox {name}"), source)
@@ -77,7 +78,8 @@ impl ServerStart {
     }
 
     /// Starts the server with its output in the log, and passes the key.
-    async fn spawn(&self, command: &mut Command, stdout: Stdio) -> Result<Child, SandboxError> {
+    async fn spawn(&self, launch: &mut LaunchCommand, stdout: Stdio) -> Result<Child, SandboxError> {
+        let LaunchCommand { command, input } = launch;
         let log = self.folder.log();
         let log = std::fs::File::create(&log).map_err(|source| {
             SandboxError::host("create", format_args!("the log {}", log.display()), source)
@@ -85,7 +87,8 @@ impl ServerStart {
         let mut started = spawn(command.stdin(Stdio::piped()).stdout(stdout).stderr(log)).await;
         if let Some(mut stdin) = started.as_mut().ok().and_then(|started| started.stdin.take()) {
             let line = SecretString::from(format!("{}\n", self.key.expose_secret()));
-            // A server that exits before it reads the key reports the cause in its log.
+            // A launcher or a server that exits before it has read its input reports the cause in the log.
+            let _ = stdin.write_all(input).await;
             let _ = stdin.write_all(line.expose_secret().as_bytes()).await;
         }
         started

@@ -32,14 +32,14 @@ impl ServerStart {
     }
 
     async fn launch(&self) -> Result<LauncherOutput, SandboxError> {
-        let mut command = self.limited_command(Preparation::default())?;
-        command.arg(&self.binary);
-        self.add_server_arguments(&mut command, "--detach");
+        let mut launch = self.limited_command(Preparation::default())?;
+        let command = launch.command.arg(&self.binary);
+        self.add_server_arguments(command, "--detach");
         command
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .kill_on_drop(true);
-        let mut launcher = self.spawn(&mut command, Stdio::piped()).await?;
+        let mut launcher = self.spawn(&mut launch, Stdio::piped()).await?;
         let mut output = Vec::new();
         let exited = async {
             if let Some(stdout) = launcher.stdout.take() {
