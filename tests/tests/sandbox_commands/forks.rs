@@ -45,6 +45,25 @@ fn snapshot_is_kept_until_it_is_removed_by_name() {
     fixture.end();
 }
 
+#[test]
+fn sandbox_is_created_from_a_snapshot_without_users() {
+    let Some(fixture) = SandboxFixture::docker() else { return };
+    let (name, image) = (fixture.name(), format!("{}-image", fixture.name().to_lowercase()));
+    fixture.exec(&["sh", "-c", "echo one > file; rm /etc/passwd /etc/group"]).expect(0);
+    fixture.run(&["snapshot", &name, &image]).expect(0);
+    let (created, fork) = (format!("{name}-created"), format!("{name}-fork"));
+    fixture.run(&["create", &created, "--image", &image]).expect(0);
+    fixture.run(&["fork", &created, &fork]).expect(0);
+    for sandbox in [&created, &fork] {
+        let script = "cat file; id -u; ls /etc/passwd 2>&-; cd ~ && touch x && pwd";
+        let ran = fixture.run(&["exec", sandbox, "--", "sh", "-c", script]).expect(0);
+        assert_eq!(ran.stdout, "one\n0\n/.glovebox/home\n", "{ran:?}");
+    }
+    fixture.run(&["rm", &created, &fork]).expect(0);
+    fixture.run(&["rm", "--snapshot", &image]).expect(0);
+    fixture.end();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prune_removes_the_snapshot_of_a_killed_fork() {
     let (Some(fixture), Some(backend)) = (SandboxFixture::docker(), DockerBackend::busybox()) else { return };
