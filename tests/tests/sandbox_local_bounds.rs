@@ -37,6 +37,12 @@ async fn assert_limits_apply(backend: LocalBackend) {
             );
             assert_ne!(run(&*sandbox, number, &tried).await.exit_code, 0);
         }
+        // Its own groups are where programs look for them, read-only.
+        let own = "cd /sys/fs/cgroup; cat memory.max memory/memory.limit_in_bytes; cat pids.max pids/pids.max; \
+                   echo max > pids.max; echo max > pids/pids.max; cat pids.max pids/pids.max";
+        let own = run(&*sandbox, 19, own).await.content;
+        let numbers: Vec<_> = own.lines().filter(|line| line.parse::<u64>().is_ok()).collect();
+        assert_eq!(numbers, ["134217728", "64", "64"], "{own}");
         assert!(run(&*sandbox, 20, BOMB).await.content.contains("ork"));
     }
     remove(&backend, sandbox).await;

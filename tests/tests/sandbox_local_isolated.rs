@@ -70,6 +70,7 @@ macro_rules! isolated {
             tools_outside_the_home_are_not_visible,
             descriptors_of_the_host_are_not_inherited,
             command_lines_are_short,
+            control_groups_of_others_are_not_visible,
             ;
             attributes_outside_cannot_be_changed,
             files_of_root_are_not_visible,
@@ -161,6 +162,28 @@ async fn command_lines_are_short(backend: &LocalBackend) {
     let own: Vec<_> = lines.iter().filter(|line| line.contains(folder.to_str().unwrap())).collect();
     assert!(own.len() >= 3, "the isolator, the supervisor and the server: {own:?}");
     assert!(own.iter().all(|line| line.len() < 700 && !line.contains("/usr/lib")), "{own:?}");
+    remove(backend, sandbox).await;
+}
+
+/// Names and the load of other sandboxes must not be visible.
+async fn control_groups_of_others_are_not_visible(backend: &LocalBackend) {
+    let (other, sandbox) = (create_sandbox(backend).await, create_sandbox(backend).await);
+    let search =
+        "find /sys/fs/cgroup -type d; cat /proc/self/mountinfo | grep cgroup; cat /proc/[0-9]*/cgroup";
+    let found = run(&*sandbox, 1, search).await.content;
+    assert!(found.contains(":/"), "{found}");
+    for lease in [other.lease(), sandbox.lease()] {
+        let conversation = lease.sandbox_id.as_str().trim_start_matches("glovebox-");
+        let groups = backend.groups(&lease.sandbox_id);
+        let names = groups.iter().map(|group| group.file_name().unwrap().to_str().unwrap());
+        for name in names.chain([conversation, "glovebox"]) {
+            assert!(!found.contains(name), "{name}: {found}");
+        }
+    }
+    // In every hierarchy, all processes are in the root group of the namespace.
+    let groups = run(&*sandbox, 2, "cat /proc/[0-9]*/cgroup").await.content;
+    assert!(groups.lines().all(|line| line.ends_with(":/")), "{groups}");
+    remove(backend, other).await;
     remove(backend, sandbox).await;
 }
 

@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret, SecretBox, SecretString};
 
 /// Separates these keys from other values that are derived from the same secret.
 const KEY_PURPOSE: &[u8] = b"glovebox action server key 1\0";
+const GROUP_PURPOSE: &[u8] = b"glovebox control group 1\0";
 const OWNER_PURPOSE: &[u8] = b"glovebox owner 1\0";
 
 /// The host's secret, from which the key of every sandbox is derived.
@@ -30,6 +31,12 @@ impl HostSecret {
     /// Derives the id of this installation, which distinguishes its sandboxes from others: 16 hexadecimal digits, not secret.
     pub fn owner(&self) -> String {
         hex::encode(&self.sign(OWNER_PURPOSE, "").as_ref()[..8])
+    }
+
+    /// Derives the name of a sandbox's control groups: 32 hexadecimal digits. It is unique to this installation, and does not
+    /// contain the conversation, because other users of the host see it.
+    pub fn group_name(&self, sandbox: &SandboxId) -> String {
+        hex::encode(&self.sign(GROUP_PURPOSE, sandbox.as_str()).as_ref()[..16])
     }
 
     fn sign(&self, purpose: &[u8], text: &str) -> hmac::Tag {

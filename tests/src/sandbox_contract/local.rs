@@ -113,10 +113,8 @@ impl LocalBackend {
     pub fn groups(&self, sandbox: &SandboxId) -> Vec<PathBuf> {
         let parents =
             ["", "memory", "cpu", "pids"].map(|tree| Path::new(CONTROL_GROUPS).join(tree).join("glovebox"));
-        let groups =
-            parents.iter().flat_map(|parent| std::fs::read_dir(parent).into_iter().flatten().flatten());
-        let name = format!(".{sandbox}");
-        groups.map(|group| group.path()).filter(|path| path.to_string_lossy().ends_with(&name)).collect()
+        let name = self.config(ServerBinary::from_file("/nowhere")).secret.group_name(sandbox);
+        parents.iter().map(|parent| parent.join(&name)).filter(|group| group.exists()).collect()
     }
 
     /// Returns the state folder, which sandboxes must not see.

@@ -12,8 +12,11 @@
 //! Confinement requires a mount namespace. Landlock and seccomp alone let a process change modes, owners,
 //! times and attributes of every file of its user, and limits and priorities of the user's other processes.
 //!
+//! The process has a control group namespace, and sees its own groups in place of the host's ([`control_groups`]).
+//!
 //! A program of another architecture (32 bits) is killed by the kernel, as the filter cannot read its calls.
 
+mod control_groups;
 mod files;
 mod mounts;
 mod namespaces;
@@ -33,6 +36,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use control_groups::{ControlGroup, GROUP_MEMBERS};
 pub(crate) use mounts::{Content, Mount, SHARED_MEMORY_BYTES};
 
 /// The first argument of a program that prepares itself. Users do not type it by accident.
@@ -44,8 +48,10 @@ const CONFINE_INSIDE_ARGUMENT: &str = "confine-a-sandbox-inside";
 /// The steps of a process before it executes another program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Preparation {
-    /// The files through which it enters control groups.
-    pub(crate) groups: Vec<PathBuf>,
+    /// The control groups that it enters.
+    pub(crate) groups: Vec<ControlGroup>,
+    /// Mount point of the hierarchy in which another program has put it into a group of its own. `None` if none has.
+    pub(crate) scope_mount_point: Option<PathBuf>,
     /// Resource limits, if there are no control groups.
     pub(crate) limits: Option<Limits>,
     /// Environment variables to remove.
@@ -167,17 +173,18 @@ pub fn confine_if_requested() -> Option<ExitCode> {
 fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, ConfineError> {
     close_inherited_descriptors();
     let preparation = Preparation::read_from_stdin().map_err(ConfineError::Preparation)?;
-    let Preparation { groups, limits, removed_variables, bubblewrap, confinement } = preparation;
-    for group in groups {
-        // 0 is not an id: it means this process itself.
-        std::fs::write(&group, "0").map_err(|error| ConfineError::Group(group, error))?;
+    let Preparation { mut groups, scope_mount_point, limits, removed_variables, bubblewrap, confinement } =
+        preparation;
+    for group in &groups {
+        group.enter()?;
     }
+    groups.extend(scope_mount_point.as_deref().map(ControlGroup::of_this_process).transpose()?);
     if let Some(limits) = limits {
         set_limits(limits).map_err(|error| ConfineError::Limits(error.into()))?;
     }
     let mut program = match (&confinement, &bubblewrap) {
-        (Some(confinement), _) => enter_namespaces(confinement)?,
-        (None, Some(bubblewrap)) => bubblewrap_command(bubblewrap)?,
+        (Some(confinement), _) => enter_namespaces(confinement, &groups)?,
+        (None, Some(bubblewrap)) => bubblewrap_command(bubblewrap, &groups)?,
         (None, None) => match arguments.next() {
             Some(program) => Command::new(program),
             None => return Ok(ExitCode::SUCCESS),
@@ -206,23 +213,31 @@ fn close_inherited_descriptors() {
 }
 
 /// Enters the namespaces. Returns the command of the inner process, which the program and its arguments follow.
-fn enter_namespaces(confinement: &Confinement) -> Result<Command, ConfineError> {
+fn enter_namespaces(confinement: &Confinement, groups: &[ControlGroup]) -> Result<Command, ConfineError> {
     namespaces::enter(confinement.network)?;
     let mut command = Command::new("/proc/self/exe");
-    let mounts = serde_json::to_vec(&confinement.mounts).map_err(io::Error::from);
+    let mounts: Vec<_> =
+        confinement.mounts.iter().cloned().chain(groups.iter().map(ControlGroup::mount)).collect();
+    let mounts = serde_json::to_vec(&mounts).map_err(io::Error::from);
     let mounts = mounts.and_then(|mounts| inherited_file(&mounts)).map_err(ConfineError::PassOn)?;
     command.arg(CONFINE_INSIDE_ARGUMENT).arg(mounts.to_string());
     Ok(command)
 }
 
 /// Returns the command of `bwrap`, which the program and its arguments follow.
-fn bubblewrap_command(isolation: &BubblewrapIsolation) -> Result<Command, ConfineError> {
+fn bubblewrap_command(
+    isolation: &BubblewrapIsolation,
+    groups: &[ControlGroup],
+) -> Result<Command, ConfineError> {
     let BubblewrapIsolation { program, arguments, network } = isolation;
     if *network {
         set_no_new_privs(true).map_err(|error| ConfineError::Privileges(error.into()))?;
         files::refuse_abstract_sockets()?;
     }
-    let terminated = arguments.iter().flat_map(|argument| [argument.as_bytes(), b"\0"]);
+    // Before the other mounts, after which the root is read-only.
+    let groups = groups.iter().flat_map(ControlGroup::bubblewrap_arguments);
+    let arguments = groups.chain(arguments.iter().map(OsString::as_os_str));
+    let terminated = arguments.flat_map(|argument| [argument.as_bytes(), b"\0"]);
     let arguments = inherited_file(&terminated.collect::<Vec<_>>().concat()).map_err(ConfineError::PassOn)?;
     let mut command = Command::new(program);
     command.arg("--args").arg(arguments.to_string());

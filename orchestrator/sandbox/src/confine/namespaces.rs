@@ -1,5 +1,5 @@
-//! New namespaces for this process and its children: users (not needed for root), mounts, processes, IPC objects and,
-//! without a network, network interfaces.
+//! New namespaces for this process and its children: users (not needed for root), mounts, processes, IPC objects, control
+//! groups and, without a network, network interfaces.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,8 @@ use super::ConfineError;
 pub(super) fn enter(network: bool) -> Result<(), ConfineError> {
     let (user, group) = (geteuid(), getegid());
     let can_mount = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
-    let mut namespaces = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
+    let mut namespaces =
+        UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC | UnshareFlags::NEWCGROUP;
     namespaces.set(UnshareFlags::NEWNET, !network);
     namespaces.set(UnshareFlags::NEWUSER, !can_mount);
     #[expect(deprecated, reason = "it is unsafe only for descriptor tables, which are not unshared here")]

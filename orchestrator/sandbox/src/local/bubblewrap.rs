@@ -29,8 +29,7 @@ fn namespaces(prevents_namespaces: bool, network: bool) -> Vec<OsString> {
     } else {
         arguments.add(["--unshare-user-try"]);
     }
-    // Not a cgroup namespace: the counter of processes killed for lack of memory is found by the group's name.
-    arguments.add(["--unshare-ipc", "--unshare-pid", "--unshare-uts"]);
+    arguments.add(["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]);
     if !network {
         arguments.add(["--unshare-net"]);
     }

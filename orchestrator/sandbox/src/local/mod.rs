@@ -86,11 +86,6 @@ pub struct LocalConfig {
 pub const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 impl LocalConfig {
-    /// Returns the name of a sandbox's control groups. It contains the installation, because ids of installations may be equal.
-    fn group_name(&self, sandbox: &SandboxId) -> String {
-        format!("{}.{sandbox}", self.secret.owner())
-    }
-
     /// The user's home.
     fn home(&self) -> Option<PathBuf> {
         let home = self.environment.iter().find(|(name, _)| name == "HOME")?;
@@ -163,7 +158,7 @@ impl LocalProvider {
             idle_timeout: self.config.idle_timeout,
             limits: SandboxLimits {
                 bounds,
-                name: self.config.group_name(sandbox),
+                name: self.config.secret.group_name(sandbox),
                 resources: spec.resources,
                 launcher: self.config.launcher.clone(),
             },
@@ -300,7 +295,7 @@ async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), Sandbox
             SandboxError::host("terminate", format_args!("the server of {sandbox}, process {pid}"), source)
         })?;
     }
-    let group = config.group_name(sandbox);
+    let group = config.secret.group_name(sandbox);
     bounds::remove(&config.control_groups, &group)
         .await
         .map_err(|source| SandboxError::host("remove", format_args!("the control groups {group}"), source))?;

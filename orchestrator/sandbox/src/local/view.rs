@@ -25,14 +25,13 @@ const PROGRAMS: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"];
 
 /// Data of installed programs in other places, and files that language runtimes read to size themselves.
-const PROGRAM_DATA: [&str; 8] = [
+const PROGRAM_DATA: [&str; 7] = [
     "/var/cache/fontconfig",
     "/var/lib/ca-certificates",
     "/var/lib/dpkg",
     "/var/lib/texmf",
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
-    "/sys/fs/cgroup",
     "/sys/kernel/mm/transparent_hugepage",
 ];
 

@@ -1,7 +1,8 @@
 //! Control groups of both versions, for root if their file system is writable.
 //!
 //! A sandbox's groups are below a top-level group, as with container engines, because this program's own group may be
-//! removed before the sandbox. Their names contain the installation and the sandbox, so that they are found without a record.
+//! removed before the sandbox. Their names are derived from the installation and the sandbox, so that they are found without a
+//! record.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,12 +14,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::super::process::{KnownProcess, kill_all};
+use crate::confine::{ControlGroup, GROUP_MEMBERS};
 
 /// The parent of all groups.
 const PARENT: &str = "glovebox";
-
-/// The file through which a process enters a group, and which lists its processes.
-const MEMBERS: &str = "cgroup.procs";
 
 /// The scheduler's period, in microseconds.
 const CPU_PERIOD: u32 = 100_000;
@@ -81,8 +80,8 @@ impl ControlGroups {
         Ok(())
     }
 
-    /// Creates the groups with this name. Returns the files through which a process enters them.
-    pub(super) fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<Vec<PathBuf>> {
+    /// Creates the groups with this name, for a process that enters them.
+    pub(super) fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<Vec<ControlGroup>> {
         self.hierarchies.iter().map(|hierarchy| hierarchy.create(name, resources)).collect()
     }
 }
@@ -118,7 +117,7 @@ impl Hierarchy {
         self.parent().join(name)
     }
 
-    fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<PathBuf> {
+    fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<ControlGroup> {
         let group = self.group(name);
         self.create_folder(&group)?;
         for Setting { file, value, is_needed } in self.bounds.settings(resources) {
@@ -127,7 +126,7 @@ impl Hierarchy {
                 _ => {}
             }
         }
-        Ok(group.join(MEMBERS))
+        Ok(ControlGroup { folder: group, mount_point: self.root.clone() })
     }
 
     fn create_folder(&self, group: &Path) -> io::Result<()> {
@@ -223,7 +222,7 @@ fn kill_members(group: &Path) -> io::Result<()> {
 }
 
 fn members(group: &Path) -> Vec<i32> {
-    let text = fs::read_to_string(group.join(MEMBERS)).unwrap_or_default();
+    let text = fs::read_to_string(group.join(GROUP_MEMBERS)).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 

@@ -14,8 +14,8 @@ use std::path::Path;
 use engine::sandbox::ResourceLimits;
 use rustix::process::geteuid;
 
-use super::LocalConfig;
 use super::isolation::LaunchCommand;
+use super::{CONTROL_GROUPS, LocalConfig};
 use crate::confine::{Limits, Preparation};
 pub(super) use control_group::{ControlGroups, remove};
 use scope::Scopes;
@@ -76,9 +76,11 @@ impl Bounds {
                 launch(Preparation { groups, ..preparation })
             }
             Kind::Scopes(scopes) => {
-                let removed_variables = scopes.environment();
-                let LaunchCommand { command, input } =
-                    launch(Preparation { removed_variables, ..preparation })?;
+                let LaunchCommand { command, input } = launch(Preparation {
+                    removed_variables: scopes.environment(),
+                    scope_mount_point: Some(CONTROL_GROUPS.into()),
+                    ..preparation
+                })?;
                 Ok(LaunchCommand { command: scopes.wrap(name, resources, command.as_std()), input })
             }
             Kind::Limits(_) => launch(Preparation { limits: Some(limits(resources)?), ..preparation }),
