@@ -7,6 +7,7 @@ mod pause;
 mod program;
 mod runtime_api;
 mod tls;
+mod unreachable;
 
 use tests::sandbox_contract::remote::{DirectServerBackend, SandboxHostBackend};
 

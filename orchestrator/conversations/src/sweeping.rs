@@ -78,6 +78,12 @@ impl Sweep {
         self.shutdown.cancel();
         let _ = timeout(SWEEP_TIMEOUT, self.task).await;
     }
+
+    /// Stops sweeping without waiting for a running sweep, which the next process repeats.
+    pub async fn abort(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
 }
 
 type SweepError = Box<dyn Error + Send + Sync>;

@@ -143,13 +143,17 @@ impl ConversationRun<'_> {
             Ok(Exit::Interrupted) => CloseReason::Interrupted,
             _ => CloseReason::AtRest,
         };
+        let is_interrupted = reason == CloseReason::Interrupted;
         let closed = conversations.close(id, reason).await;
         let exit = match (&closed, exit) {
             (Ok(closed), Ok(exit)) => self.report_close(&closed.state, trajectory, exit).await,
             (_, exit) => exit,
         };
         // The claim in `closed` keeps the sweep from the conversation's sandbox until here.
-        sweep.finish().await;
+        match is_interrupted {
+            true => sweep.abort().await,
+            false => sweep.finish().await,
+        }
         closed?;
         exit
     }

@@ -19,7 +19,8 @@ Several words are quoted for the shell; a single one is a script. The command re
 that reads a file, use -n. ^C terminates the command, and the exit code is 130. If the output is a closed pipe, the exit \
 code is 141.
 With --json, the command has no standard input. Of longer output, the first and the last half million characters are \
-printed, and `metadata.suffix` has the number of missing ones. Without --json, all output is printed while it is written.
+printed, and `metadata.suffix` has the number of missing ones. Without --json, all output is printed while it is written, and \
+a slow reader of it slows the command down.
   glovebox exec -- ls -la          glovebox exec -- 'cd /tmp && ls | wc -l'
   tar cz . | glovebox exec -- 'tar xz && make'")]
 pub(super) struct ExecArguments {

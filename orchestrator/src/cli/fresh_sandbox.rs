@@ -52,7 +52,8 @@ pub(super) async fn with_fresh_sandbox<T>(
     let mut interrupts = Interrupts::listen()?;
     let _lock = state_dir.lock(&spec.conversation)?;
     let provider = compose::guarded_provider(config, state_dir)?;
-    let stores = Stores::open(config, state_dir).await?;
+    let opening = interrupts.unless_interrupted(Stores::open(config, state_dir)).await;
+    let Some(stores) = opening.transpose()? else { return Ok(None) };
     let sweep = compose::sweep(&provider, config, &stores);
     let created = create_unless_interrupted(provider.as_ref(), &spec, output, &mut interrupts);
     let Some(sandbox) = created.await? else { return Ok(None) };

@@ -54,6 +54,14 @@ impl Interrupts {
         })
     }
 
+    /// Runs `work` until the next interrupt. `None` if it was interrupted.
+    pub(super) async fn unless_interrupted<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            result = work => Some(result),
+            () = self.next() => None,
+        }
+    }
+
     /// Returns an observer of the interrupts after the last one that was handled.
     pub(super) fn observer(&self) -> InterruptObserver {
         InterruptObserver(self.received.clone())

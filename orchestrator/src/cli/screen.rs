@@ -115,6 +115,10 @@ impl Screen {
             }
             StartProgress::Starting => self.set_status("starting the sandbox"),
             StartProgress::Connecting => self.set_status("connecting to the sandbox"),
+            StartProgress::Retrying { reason, after } => {
+                let wait = after.as_secs_f64();
+                self.show(&format!("[{}; next try in {wait:.1} s]\n", print::visible_line(reason)));
+            }
         }
     }
 

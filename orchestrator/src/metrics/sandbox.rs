@@ -79,6 +79,8 @@ impl StartPhases<'_> {
             StartProgress::Pulling { .. } => "pulling",
             StartProgress::Starting => "starting",
             StartProgress::Connecting => "connecting",
+            // A part of the phase whose attempt has failed.
+            StartProgress::Retrying { .. } => return,
         };
         if self.phase() != phase {
             self.end(phase);

@@ -9,6 +9,8 @@ mod spec;
 mod summary;
 mod transfer;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::ActionRequest;
@@ -159,6 +161,13 @@ pub enum StartProgress {
     Starting,
     /// Waiting for its action server.
     Connecting,
+    /// An attempt has failed, and another one follows.
+    Retrying {
+        /// Why it failed, in one line.
+        reason: String,
+        /// The delay before the next attempt.
+        after: Duration,
+    },
 }
 
 /// A chunk of an action's output.

@@ -84,6 +84,11 @@ impl ApiError {
         }
     }
 
+    /// Whether the sandbox is being started or removed.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Response { error, .. } if error.code == ApiErrorCode::Conflict)
+    }
+
     /// The minimum delay that the service requests.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -18,6 +18,7 @@ use protocol::record::SandboxLeased;
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::api::{ApiError, RuntimeApi};
@@ -53,6 +54,14 @@ const READINESS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time of retries, other than those of a start. A sandbox that could not be stopped has the service's idle timeout.
 const MAX_RETRY_TIME: Duration = Duration::from_secs(30);
+
+/// Timeout of requests that a service answers immediately, so that one that does not respond is reported soon.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After a start was abandoned: how long its request may still be answered, and how long its sandbox is looked up. Together
+/// less than two seconds, because a user who has interrupted waits. A sandbox that the service starts later has its idle timeout.
+const ABANDONED_REQUEST_GRACE_PERIOD: Duration = Duration::from_millis(500);
+const ABANDONED_LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Settings of [`RemoteRuntimeProvider`]. The fields have V0's names, without the prefix `remote_runtime_`.
 #[derive(Debug)]
@@ -131,25 +140,25 @@ impl RemoteRuntimeProvider {
         let service = &self.service;
         let deadline = Instant::now() + service.config.init_timeout;
         on_progress(StartProgress::Starting);
+        let abandoned = CancellationToken::new();
+        let _abandoned_on_drop = abandoned.clone().drop_guard();
         let mut backoff = RetryBackoff::new(deadline, service.config.enable_retries);
+        let on_retry = |error: &ApiError, after| {
+            tracing::warn!(%sandbox, %error, "retrying the start of a sandbox");
+            on_progress(StartProgress::Retrying { reason: error.to_string(), after });
+        };
         let runtime = loop {
-            let request = service.start_request(spec);
-            let starting = Arc::clone(service);
-            // A step, because the service would start the sandbox even if the request were dropped.
-            let step = async move { Ok(starting.start(&request, deadline).await) };
-            match steps.run(step).await? {
+            match service.start(spec, deadline, &steps, &abandoned).await? {
                 Ok(runtime) => break runtime,
-                Err(error) if error.is_transient() => {
-                    tracing::info!(%sandbox, %error, "retrying the start of a sandbox");
-                    if !backoff.wait(error.retry_after()).await {
-                        return Err(error.into_sandbox_error(spec.image.as_deref()));
-                    }
-                }
+                Err(error)
+                    if error.is_transient()
+                        && backoff.wait(error.retry_after(), |after| on_retry(&error, after)).await => {}
                 Err(error) => return Err(error.into_sandbox_error(spec.image.as_deref())),
             }
         };
         on_progress(StartProgress::Connecting);
-        let ready = timeout_at(deadline, service.wait_until_ready(runtime)).await;
+        let on_retry = |error: &ApiError| on_retry(error, READINESS_POLL_INTERVAL);
+        let ready = timeout_at(deadline, service.wait_until_ready(runtime, &on_retry)).await;
         let runtime =
             ready.unwrap_or_else(|_| Err(start_error(service.init_timeout_message("is not ready"))))?;
         let address = service.address(sandbox, runtime)?;
@@ -167,9 +176,11 @@ impl RemoteRuntimeProvider {
             Status::Stopped => Err(lost(sandbox, "it was stopped")),
             Status::Paused => {
                 service.send_command(sandbox, "/resume", &runtime.runtime_id).await?;
-                let ready =
-                    tokio::time::timeout(service.config.init_timeout, service.wait_until_ready(runtime))
-                        .await;
+                let on_retry = |error: &ApiError| {
+                    tracing::warn!(%sandbox, %error, "waiting for a resumed sandbox");
+                };
+                let ready = service.wait_until_ready(runtime, &on_retry);
+                let ready = tokio::time::timeout(service.config.init_timeout, ready).await;
                 let runtime = ready
                     .unwrap_or_else(|_| Err(unavailable(service.init_timeout_message("does not resume"))))?;
                 service.address(sandbox, runtime)
@@ -203,23 +214,50 @@ impl Service {
     }
 
     /// Starts a sandbox. Stops an existing one of the session first.
-    async fn start(&self, request: &StartRequest, deadline: Instant) -> Result<Runtime, ApiError> {
+    async fn start(
+        self: &Arc<Self>,
+        spec: &SandboxSpec,
+        deadline: Instant,
+        steps: &Steps,
+        abandoned: &CancellationToken,
+    ) -> Result<Result<Runtime, ApiError>, SandboxError> {
+        let request = self.start_request(spec);
         let wait = self.config.api_timeout.min(deadline.saturating_duration_since(Instant::now()));
-        if let Some(before) = self.session(&request.session_id, wait).await?
-            && before.status != Status::Stopped
-        {
-            self.post_command("/stop", &before.runtime_id, wait).await?;
+        let stopped = async {
+            match self.session(&request.session_id, wait.min(LOOKUP_TIMEOUT)).await? {
+                Some(before) if before.status != Status::Stopped => {
+                    self.post_command("/stop", &before.runtime_id, wait).await
+                }
+                _ => Ok(()),
+            }
+        };
+        if let Err(error) = stopped.await {
+            return Ok(Err(error));
         }
-        self.api.post("/start", request, wait).await
+        let (service, abandoned) = (Arc::clone(self), abandoned.clone());
+        // A step, because the service may start the sandbox even if the request is dropped.
+        let step = async move {
+            let unanswered = async {
+                abandoned.cancelled().await;
+                sleep(ABANDONED_REQUEST_GRACE_PERIOD).await;
+            };
+            tokio::select! {
+                started = service.api.post("/start", &request, wait) => Ok(started),
+                () = unanswered => Err(unavailable("the start was abandoned".into())),
+            }
+        };
+        steps.run(step).await
     }
 
     /// Waits until the service reports that a sandbox is ready. Returns immediately if the service does not report that.
-    async fn wait_until_ready(&self, mut runtime: Runtime) -> Result<Runtime, SandboxError> {
+    async fn wait_until_ready(
+        &self,
+        mut runtime: Runtime,
+        on_retry: &(dyn Fn(&ApiError) + Send + Sync),
+    ) -> Result<Runtime, SandboxError> {
         while runtime.stream_url.is_none() {
-            let found: Result<Runtime, ApiError> = self
-                .api
-                .get(&format!("/runtime/{}", path_part(&runtime.runtime_id)?), self.config.api_timeout)
-                .await;
+            let path = format!("/runtime/{}", path_part(&runtime.runtime_id)?);
+            let found: Result<Runtime, ApiError> = self.api.get(&path, self.lookup_timeout()).await;
             match found {
                 Ok(found) => {
                     match found.pod_status.map(|status| status.to_lowercase()).as_deref() {
@@ -234,7 +272,9 @@ impl Service {
                     }
                     runtime.session_api_key = found.session_api_key.or(runtime.session_api_key);
                 }
-                Err(error) if error.is_not_found() || error.is_transient() => {}
+                // The service may not know it yet.
+                Err(error) if error.is_not_found() => {}
+                Err(error) if error.is_transient() => on_retry(&error),
                 Err(error) => return Err(error.into_sandbox_error(None)),
             }
             sleep(READINESS_POLL_INTERVAL).await;
@@ -278,9 +318,13 @@ impl Service {
     async fn session_of(&self, sandbox: &SandboxId) -> Result<Option<Runtime>, SandboxError> {
         let Some(conversation) = conversation_of(sandbox.as_str()) else { return Ok(None) };
         let session = conversation.to_string();
-        self.with_retries(|| self.session(&session, self.config.api_timeout))
+        self.with_retries(|| self.session(&session, self.lookup_timeout()))
             .await
             .map_err(|error| error.into_sandbox_error(None))
+    }
+
+    fn lookup_timeout(&self) -> Duration {
+        self.config.api_timeout.min(LOOKUP_TIMEOUT)
     }
 
     async fn session(&self, session: &str, wait: Duration) -> Result<Option<Runtime>, ApiError> {
@@ -330,6 +374,18 @@ impl Service {
         }
     }
 
+    /// Stops the sandbox of a start that has failed or was abandoned. A service that does not respond is not awaited, because a
+    /// user may wait who has interrupted: its sandbox, if there is one, has the service's idle timeout.
+    async fn remove_unfinished(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        let Some(conversation) = conversation_of(sandbox.as_str()) else { return Ok(()) };
+        match self.session(conversation.as_str(), ABANDONED_LOOKUP_TIMEOUT).await {
+            Ok(None) => Ok(()),
+            Err(error) if !error.is_conflict() => Err(error.into_sandbox_error(None)),
+            // In a transition, it is stopped afterwards.
+            Ok(Some(_)) | Err(_) => self.remove(sandbox).await,
+        }
+    }
+
     async fn with_retries<T, F>(&self, call: impl Fn() -> F) -> Result<T, ApiError>
     where
         F: Future<Output = Result<T, ApiError>>,
@@ -338,11 +394,9 @@ impl Service {
         let mut backoff = RetryBackoff::new(deadline, self.config.enable_retries);
         loop {
             match call().await {
-                Err(error) if error.is_transient() => {
-                    if !backoff.wait(error.retry_after()).await {
-                        return Err(error);
-                    }
-                }
+                Err(error)
+                    if error.is_transient()
+                        && backoff.wait(error.retry_after(), |after| log_retry(&error, after)).await => {}
                 result => return result,
             }
         }
@@ -364,7 +418,7 @@ impl SandboxProvider for RemoteRuntimeProvider {
         reject_host_folders(spec)?;
         let (service, left) = (Arc::clone(&self.service), sandbox.clone());
         let unfinished = UnfinishedStart::new(&self.removals, async move {
-            if let Err(error) = service.remove(&left).await {
+            if let Err(error) = service.remove_unfinished(&left).await {
                 tracing::warn!(sandbox = %left, %error, "cannot stop the sandbox of a failed start");
             }
         });
@@ -384,8 +438,8 @@ impl SandboxProvider for RemoteRuntimeProvider {
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         let service = &self.service;
-        let listed =
-            service.with_retries(|| service.api.get::<Runtimes>("/list", service.config.api_timeout)).await;
+        // Without retries: a user or a later sweep repeats it, and learns the cause soon.
+        let listed = service.api.get::<Runtimes>("/list", service.lookup_timeout()).await;
         let listed = listed.map_err(|error| error.into_sandbox_error(None))?;
         Ok(listed.runtimes.into_iter().filter_map(summarize).collect())
     }
@@ -425,6 +479,10 @@ impl SandboxPausing for RemoteRuntimeProvider {
     async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         self.send_session_command(sandbox, "/resume").await
     }
+}
+
+fn log_retry(error: &ApiError, after: Duration) {
+    tracing::warn!(%error, delay_ms = after.as_millis(), "retrying a request to the sandbox service");
 }
 
 /// Returns the summary of a sandbox. `None` if its session is not a conversation id. Another client may use the same key, so

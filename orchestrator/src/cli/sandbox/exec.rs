@@ -52,7 +52,9 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
         user: arguments.user,
         ..ProcessRequest::new(arguments.command)
     };
-    let (runtime, sandbox) = arguments.sandbox.connect(overrides).await?;
+    let connecting = interrupts.unless_interrupted(arguments.sandbox.connect(overrides)).await;
+    let Some(connected) = connecting else { return Ok(Exit::Interrupted) };
+    let (runtime, sandbox) = connected?;
     let (id, redactor) = (program::new_id()?, compose::redactor(&runtime.config)?);
     let reads_stdin = !arguments.no_stdin;
     program::run(sandbox.processes()?, &id, &request, reads_stdin, &redactor, &mut interrupts).await

@@ -79,14 +79,14 @@ impl FromStr for Forward {
 
 pub(super) async fn run(arguments: PortArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
-    let sandbox: Arc<dyn Sandbox> = arguments.sandbox.connect(overrides).await?.1.into();
-    if arguments.ports.is_empty() {
-        return list(sandbox.as_ref(), arguments.json).await;
-    }
-    tokio::select! {
-        forwarded = forward(&sandbox, &arguments) => forwarded,
-        () = interrupts.next() => Ok(Exit::Interrupted),
-    }
+    let work = async {
+        let sandbox: Arc<dyn Sandbox> = arguments.sandbox.connect(overrides).await?.1.into();
+        match arguments.ports.as_slice() {
+            [] => list(sandbox.as_ref(), arguments.json).await,
+            _ => forward(&sandbox, &arguments).await,
+        }
+    };
+    interrupts.unless_interrupted(work).await.unwrap_or(Ok(Exit::Interrupted))
 }
 
 async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {

@@ -189,7 +189,27 @@ impl SandboxRuntimes {
 async fn list(runtime: &SandboxRuntime, list_timeout: Duration) -> anyhow::Result<Vec<SandboxSummary>> {
     match timeout(list_timeout, runtime.provider.list()).await {
         Ok(listed) => Ok(listed?),
-        Err(_) => anyhow::bail!("no response within {} s", list_timeout.as_secs_f32()),
+        Err(_) => anyhow::bail!(
+            "{} does not respond within {} s: check that it runs",
+            server_of(&runtime.config),
+            list_timeout.as_secs_f32()
+        ),
+    }
+}
+
+/// Describes the server that a runtime's provider connects to.
+fn server_of(config: &Config) -> String {
+    match config.runtime {
+        Runtime::Ssh => format!("the host {}", config.sandbox.ssh.target.as_deref().unwrap_or_default()),
+        Runtime::Remote => match &config.sandbox.remote.api_url {
+            Some(url) => format!("the sandbox service at {url}"),
+            None => "the action server".to_owned(),
+        },
+        Runtime::Local => "this machine".to_owned(),
+        Runtime::Docker | Runtime::Auto => match &config.host.docker_host {
+            Some(host) => format!("the container engine at {host}"),
+            None => "the container engine".to_owned(),
+        },
     }
 }
 

@@ -70,9 +70,9 @@ pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow
     };
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     let mut interrupts = Interrupts::listen()?;
-    let (_, sandbox) = runtimes.connect(name).await?;
-    let sandbox = sandbox.as_ref();
     let copied = async {
+        let (_, sandbox) = runtimes.connect(name).await?;
+        let sandbox = sandbox.as_ref();
         let skipped = match (&arguments.source, &arguments.target) {
             (_, CopyLocation::Local(target)) => download(sandbox, path, target).await?,
             (_, CopyLocation::Stream) => return download_to_stdout(sandbox, path).await,
