@@ -13,7 +13,7 @@ use engine::clock;
 use engine::conversation::{SandboxDisposition, read_state};
 use engine::errors::format_chain;
 use engine::events::{ConversationSummary, EventStore};
-use engine::sandbox::{Lifetime, SandboxProvider, SandboxSummary, sweep, sweep_snapshots};
+use engine::sandbox::{SandboxProvider, SandboxSummary, sweep, sweep_snapshots};
 use protocol::{AgentState, ConversationId, SandboxId, Timestamp};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -100,7 +100,7 @@ where
 {
     sweep_snapshots(provider, |conversation| is_locked(locks, conversation)).await?;
     let sandboxes = provider.list().await?;
-    if sandboxes.iter().all(|sandbox| sandbox.lifetime == Lifetime::UntilRemoved) {
+    if !sandboxes.iter().any(SandboxSummary::may_be_swept) {
         return Ok(());
     }
     // A sandbox that is created later belongs to a running process.

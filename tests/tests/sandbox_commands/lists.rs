@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tests::glovebox::Home;
 
 use super::{SandboxFixture, refused};
@@ -27,6 +27,70 @@ fn sandbox_is_created_listed_and_removed() {
         assert_eq!(fixture.run(&["rm", &format!("glovebox-{name}")]).expect(0).stdout, format!("{name}\n"));
         refused(&fixture.run(&["rm", &name]), 2, "there is no sandbox");
         refused(&fixture.exec(&["true"]), 2, "there is no sandbox");
+        fixture.end();
+    }
+}
+
+#[test]
+fn sandbox_is_inspected_with_its_settings() {
+    for fixture in SandboxFixture::all() {
+        let (name, workspace) = (fixture.name(), fixture.home.workspace());
+        let other = format!("{name}-other");
+        let create = ["create", &other, "-d", workspace.to_str().unwrap(), "--network", "host"];
+        let image = fixture.list()[0]["image"].as_str().map(str::to_owned);
+        let image: Vec<_> = image.iter().flat_map(|image| ["--image", image]).collect();
+        fixture.run(&[&create[..], &image].concat()).expect(0);
+        let inspect = |name: &str| -> Value {
+            serde_json::from_str(&fixture.run(&["inspect", name, "--json"]).expect(0).stdout).unwrap()
+        };
+        let (plain, shared) = (inspect(&name), inspect(&other));
+        assert_eq!((&plain["state"], &plain["runtime"]), (&"running".into(), &fixture.runtime.into()));
+        assert_eq!((&plain["networks"], &shared["networks"]), (&json!(["none"]), &json!(["host"])));
+        assert_eq!((&plain["workspace"], &shared["workspace"]), (&Value::Null, &json!(workspace)));
+        assert_eq!((&plain["conversation_id"], &plain["ports"]), (&Value::Null, &json!([])));
+        assert!(!plain["user"].as_str().unwrap().is_empty(), "{plain}");
+        let text = fixture.run(&["inspect", &other]).expect(0).stdout;
+        for line in
+            ["owner      you\n", "removed    by `glovebox sandbox rm`\n", "network    host\n", "ports      "]
+        {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        refused(&fixture.run(&["inspect", "missing"]), 2, "there is no sandbox missing");
+        fixture.run(&["rm", &other]).expect(0);
+        fixture.end();
+    }
+    let fixture = SandboxFixture::local();
+    refused(&fixture.run(&["create", "--network", "moon"]), 2, "supports `none` and `host`, not \"moon\"");
+    fixture.end();
+}
+
+#[test]
+fn sandbox_is_removed_when_its_time_is_over() {
+    for fixture in SandboxFixture::all() {
+        let kept = fixture.name();
+        let short = format!("{kept}-short");
+        let image = fixture.list()[0]["image"].as_str().map(str::to_owned);
+        let image: Vec<_> = image.iter().flat_map(|image| ["--image", image]).collect();
+        fixture.run(&[&["create", &short, "--ttl", "1h"][..], &image].concat()).expect(0);
+        let expiry = |name: &str| {
+            fixture.list().into_iter().find(|row| row["name"] == name).map(|row| row["expires_at"].clone())
+        };
+        assert_eq!(expiry(&kept), Some(Value::Null));
+        assert!(expiry(&short).unwrap().is_string());
+        let table = fixture.run(&["ls"]).expect(0).stdout;
+        assert!(table.contains("  60 min  ") || table.contains("  59 min  "), "{table}");
+        assert!(fixture.run(&["inspect", &short]).expect(0).stdout.contains("(in "), "its removal is shown");
+        assert_eq!(fixture.run(&["prune"]).expect(0).stdout, "", "its time is not over");
+        fixture.run(&["rm", &short]).expect(0);
+
+        fixture.run(&[&["create", &short, "--ttl", "1s"][..], &image].concat()).expect(0);
+        std::thread::sleep(Duration::from_millis(1100));
+        assert_eq!(fixture.run(&["prune", "--dry-run"]).expect(0).stdout, format!("{short}\n"));
+        let listed = fixture.run(&["ls", "-q"]).expect(0);
+        assert_eq!(listed.stdout, format!("{kept}\n"));
+        assert!(listed.stderr.contains(&format!("removed the sandbox {short}")), "{listed:?}");
+        let long = fixture.run(&["create", "--ttl", "400d"]).expect(2);
+        assert!(long.stderr.contains("at most 365d"), "{long:?}");
         fixture.end();
     }
 }

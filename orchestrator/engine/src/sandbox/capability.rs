@@ -11,8 +11,8 @@ use protocol::sandbox_api::{FileList, FileMode, FileStatus, ListeningPort, Proce
 use protocol::{ProcessId, SandboxId};
 
 use super::{
-    ByteSource, ByteStream, OnProgramOutput, ResourceUsage, SandboxError, Snapshot, SnapshotPurpose,
-    StreamTarget, TransferKind,
+    ByteSource, ByteStream, OnProgramOutput, ResourceUsage, SandboxDetails, SandboxError, Snapshot,
+    SnapshotPurpose, StreamTarget, TransferKind,
 };
 
 /// Runs programs without a terminal.
@@ -151,9 +151,15 @@ pub trait SandboxSnapshots: Send + Sync {
     async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError>;
 }
 
-/// Measures the sandboxes of a provider and reads their logs.
+/// Inspects and measures the sandboxes of a provider and reads their logs.
 #[async_trait]
 pub trait SandboxMonitoring: Send + Sync {
+    /// Returns the settings of a sandbox, as far as the runtime knows them.
+    ///
+    /// # Errors
+    /// See [`SandboxError`].
+    async fn details(&self, sandbox: &SandboxId) -> Result<SandboxDetails, SandboxError>;
+
     /// Returns the current resource usage of a sandbox.
     ///
     /// # Errors

@@ -23,8 +23,8 @@ pub use capability::{
 pub use error::SandboxError;
 pub use script::{Script, ScriptResult};
 pub use snapshot::{Snapshot, SnapshotPurpose, sweep_snapshots};
-pub use spec::{Lifetime, ResourceLimits, SandboxSpec, Volume, VolumeError};
-pub use summary::{ResourceUsage, SandboxState, SandboxSummary, sweep};
+pub use spec::{Lifetime, ResourceLimits, SandboxSpec, UnknownLifetime, Volume, VolumeError};
+pub use summary::{ResourceUsage, SandboxDetails, SandboxState, SandboxSummary, sweep};
 pub use transfer::{ByteSource, OnProgramOutput, StreamTarget, TransferKind};
 
 /// Creates and manages the sandboxes of one runtime. What happens inside them does not depend on the runtime.

@@ -1,9 +1,11 @@
 //! The specification of a sandbox.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use jiff::Timestamp;
 use protocol::ConversationId;
 
 /// The specification of a sandbox to create.
@@ -48,6 +50,65 @@ pub enum Lifetime {
     Conversation,
     /// When a user removes it.
     UntilRemoved,
+    /// At this time, unless a user removes it before. A sweep removes it, also while a process uses it.
+    Until(Timestamp),
+}
+
+/// The text of [`Lifetime::UntilRemoved`].
+const UNTIL_REMOVED: &str = "until-removed";
+
+/// Precedes the time of [`Lifetime::Until`].
+const UNTIL: &str = "until-";
+
+impl Lifetime {
+    /// Returns when the sandbox is removed. `None` if that is not a matter of time.
+    pub fn expires_at(self) -> Option<Timestamp> {
+        match self {
+            Self::Until(time) => Some(time),
+            Self::Conversation | Self::UntilRemoved => None,
+        }
+    }
+
+    /// Whether its time is over.
+    pub fn is_expired(self) -> bool {
+        self.expires_at().is_some_and(|time| time <= Timestamp::now())
+    }
+
+    /// Whether a user created the sandbox, which has no conversation then.
+    pub fn is_chosen_by_user(self) -> bool {
+        self != Self::Conversation
+    }
+}
+
+/// The form in which runtimes store it with a sandbox.
+impl fmt::Display for Lifetime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conversation => f.write_str("conversation"),
+            Self::UntilRemoved => f.write_str(UNTIL_REMOVED),
+            Self::Until(time) => write!(f, "{UNTIL}{time:.0}"),
+        }
+    }
+}
+
+/// The error of a text that is no lifetime.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not the lifetime of a sandbox")]
+pub struct UnknownLifetime(String);
+
+impl FromStr for Lifetime {
+    type Err = UnknownLifetime;
+
+    fn from_str(text: &str) -> Result<Self, UnknownLifetime> {
+        match text {
+            "conversation" => Ok(Self::Conversation),
+            UNTIL_REMOVED => Ok(Self::UntilRemoved),
+            _ => {
+                let time = text.strip_prefix(UNTIL).and_then(|time| time.parse().ok());
+                time.map(Self::Until).ok_or_else(|| UnknownLifetime(text.to_owned()))
+            }
+        }
+    }
 }
 
 /// The resource limits of a sandbox, for runtimes that can enforce them.
@@ -117,7 +178,18 @@ impl FromStr for Volume {
 
 #[cfg(test)]
 mod tests {
-    use super::Volume;
+    use super::{Lifetime, Volume};
+
+    #[test]
+    fn lifetime_is_parsed_from_its_text() {
+        let time = "2026-01-02T03:04:05Z".parse().unwrap();
+        for lifetime in [Lifetime::Conversation, Lifetime::UntilRemoved, Lifetime::Until(time)] {
+            assert_eq!(lifetime.to_string().parse(), Ok(lifetime));
+        }
+        assert_eq!(Lifetime::Until(time).to_string(), "until-2026-01-02T03:04:05Z");
+        assert!(["", "until-", "until-soon", "forever"].iter().all(|text| text.parse::<Lifetime>().is_err()));
+        assert!(Lifetime::Until(time).is_expired() && !Lifetime::UntilRemoved.is_expired());
+    }
 
     #[test]
     fn volumes_are_parsed_from_v0s_format() {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use protocol::{ConversationId, SandboxId};
+use serde::{Deserialize, Serialize};
 
 use super::Lifetime;
 use super::{SandboxError, SandboxProvider};
@@ -21,6 +22,13 @@ pub struct SandboxSummary {
     pub condition: SandboxState,
     /// When it was created, if the runtime reports it.
     pub created_at: Option<Timestamp>,
+}
+
+impl SandboxSummary {
+    /// Whether a sweep removes it if it is not in use.
+    pub fn may_be_swept(&self) -> bool {
+        self.lifetime == Lifetime::Conversation || self.lifetime.is_expired()
+    }
 }
 
 /// The state of a sandbox.
@@ -47,8 +55,23 @@ pub struct ResourceUsage {
     pub pids: Option<u64>,
 }
 
-/// Removes the sandboxes of conversations that no process uses, which a crash has left behind. Returns their ids.
-/// `is_used` is called after the sandboxes are listed, so that one that is created meanwhile counts as used.
+/// The settings of a sandbox, as far as its runtime knows them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SandboxDetails {
+    /// The folder of its machine that it works in. `None` for one inside the sandbox.
+    pub workspace: Option<String>,
+    /// Names of its networks; `none` without one.
+    pub networks: Vec<String>,
+    /// Its memory limit, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The maximum number of busy CPUs.
+    pub cpus: Option<f64>,
+    /// The maximum number of processes and threads.
+    pub pids: Option<u64>,
+}
+
+/// Removes the sandboxes of conversations that no process uses, which a crash has left behind, and those whose time is over.
+/// Returns their ids. `is_used` is called after the sandboxes are listed, so that one that is created meanwhile counts as used.
 ///
 /// # Errors
 /// The sandboxes cannot be listed. A sandbox that cannot be removed is logged and left for the next sweep.
@@ -58,7 +81,7 @@ pub async fn sweep<F: Future<Output = bool>>(
 ) -> Result<Vec<SandboxId>, SandboxError> {
     let mut removed = Vec::new();
     for placed in provider.list().await? {
-        if placed.lifetime == Lifetime::UntilRemoved || is_used(placed.clone()).await {
+        if !placed.may_be_swept() || is_used(placed.clone()).await {
             continue;
         }
         match provider.destroy(&placed.sandbox).await {

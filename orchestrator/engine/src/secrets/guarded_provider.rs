@@ -9,7 +9,7 @@ use protocol::record::SandboxLeased;
 use super::guarded_sandbox::{GuardedSandbox, redact_error};
 use super::{Redactor, SecretRegistry};
 use crate::sandbox::{
-    ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
+    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
     SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 
@@ -93,6 +93,10 @@ impl SandboxProvider for GuardedProvider {
 
 #[async_trait]
 impl SandboxMonitoring for GuardedProvider {
+    async fn details(&self, sandbox: &SandboxId) -> Result<SandboxDetails, SandboxError> {
+        self.provider.monitoring()?.details(sandbox).await
+    }
+
     async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
         self.provider.monitoring()?.usage(sandbox).await
     }

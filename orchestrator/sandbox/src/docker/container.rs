@@ -36,7 +36,7 @@ const CAPABILITIES: &[&str] = &["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SE
 
 /// The scheduler's period in microseconds. A CPU quota is used because engines refuse `NanoCpus` above the number of the
 /// host's processors.
-const CPU_PERIOD: i64 = 100_000;
+pub(super) const CPU_PERIOD: i64 = 100_000;
 
 /// Parameters of a container.
 pub(super) struct ContainerPlan<'a> {

@@ -21,7 +21,7 @@ use protocol::SandboxId;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use super::labels::{KEY_LABEL, LIFETIME_LABEL, OWNER_LABEL, UNTIL_REMOVED};
+use super::labels::{KEY_LABEL, LIFETIME_LABEL, OWNER_LABEL};
 use super::{RUNTIME, discovery};
 use crate::provisioning::{MAX_LOG_BYTES, conversation_of, start_error};
 
@@ -193,10 +193,10 @@ fn parse_summary(container: ContainerSummary) -> Option<SandboxSummary> {
     Some(SandboxSummary {
         conversation: conversation_of(sandbox.as_str()),
         sandbox,
-        lifetime: match labels.get(LIFETIME_LABEL).map(String::as_str) {
-            Some(UNTIL_REMOVED) => Lifetime::UntilRemoved,
-            _ => Lifetime::Conversation,
-        },
+        lifetime: labels.get(LIFETIME_LABEL).map_or(Lifetime::Conversation, |text| {
+            // A later version may know more of them. Sweeps keep what they do not understand.
+            text.parse().unwrap_or(Lifetime::UntilRemoved)
+        }),
         image: container.image,
         condition: match container.state {
             Some(ContainerSummaryStateEnum::PAUSED) => SandboxState::Paused,

@@ -19,8 +19,6 @@ pub(super) const KEY_LABEL: &str = "glovebox.key";
 pub(super) const SNAPSHOT_LABEL: &str = "glovebox.snapshot";
 /// Conversation that a temporary snapshot was created for by a fork. Empty for a snapshot that is kept.
 pub(super) const FORK_LABEL: &str = "glovebox.fork";
-/// Lifetime value of containers that no sweep removes.
-pub(super) const UNTIL_REMOVED: &str = "until-removed";
 
 /// Owner of a container.
 #[derive(Debug, Clone, Copy)]
@@ -38,10 +36,7 @@ pub(super) fn container_labels(
     belongs: Ownership<'_>,
     lifetime: Lifetime,
 ) -> HashMap<String, String> {
-    let lifetime = match lifetime {
-        Lifetime::Conversation => "conversation",
-        Lifetime::UntilRemoved => UNTIL_REMOVED,
-    };
+    let lifetime = lifetime.to_string();
     let (conversation, holder) = match belongs {
         Ownership::Conversation(conversation) => (conversation.as_str(), ""),
         Ownership::PoolHolder(holder) => ("", holder),
@@ -52,7 +47,7 @@ pub(super) fn container_labels(
         (KEY_LABEL, name.as_str()),
         (CONVERSATION_LABEL, conversation),
         (HOLDER_LABEL, holder),
-        (LIFETIME_LABEL, lifetime),
+        (LIFETIME_LABEL, &lifetime),
     ])
 }
 

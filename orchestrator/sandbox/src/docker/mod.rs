@@ -7,6 +7,7 @@
 mod archive;
 mod config;
 mod container;
+mod details;
 mod discovery;
 mod engine;
 mod exec_stream;
@@ -31,7 +32,7 @@ use std::time::Duration;
 
 use ::engine::errors::format_chain;
 use ::engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
+    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
     SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, Snapshot, SnapshotPurpose, StartProgress,
 };
 use async_trait::async_trait;
@@ -299,6 +300,10 @@ impl SandboxSnapshots for DockerProvider {
 
 #[async_trait]
 impl SandboxMonitoring for DockerProvider {
+    async fn details(&self, sandbox: &SandboxId) -> Result<SandboxDetails, SandboxError> {
+        self.engine().await?.details(sandbox.as_str()).await
+    }
+
     async fn usage(&self, sandbox: &SandboxId) -> Result<ResourceUsage, SandboxError> {
         self.engine().await?.usage(sandbox.as_str()).await
     }

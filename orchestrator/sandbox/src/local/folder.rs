@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use engine::sandbox::{Lifetime, SandboxError, SandboxState, SandboxSummary};
+use engine::sandbox::{Lifetime, SandboxDetails, SandboxError, SandboxState, SandboxSummary};
 use jiff::Timestamp;
 use protocol::SandboxId;
 use tokio::task::spawn_blocking;
@@ -66,9 +66,13 @@ impl SandboxFolder {
         self.path.join("log")
     }
 
-    /// An empty file. Sweeps do not remove a sandbox that has it.
+    /// The lifetime of a sandbox without a conversation. Earlier versions left it empty.
     fn keep_marker(&self) -> PathBuf {
         self.path.join("keep")
+    }
+
+    fn details_record(&self) -> PathBuf {
+        self.path.join("details.json")
     }
 
     fn record(&self) -> PathBuf {
@@ -87,7 +91,9 @@ impl SandboxFolder {
             .and_then(|()| private(false, &self.workspace()))
             .and_then(|()| match lifetime {
                 Lifetime::Conversation => Ok(()),
-                Lifetime::UntilRemoved => std::fs::write(self.keep_marker(), ""),
+                Lifetime::UntilRemoved | Lifetime::Until(_) => {
+                    std::fs::write(self.keep_marker(), lifetime.to_string())
+                }
             })
             .map_err(|source| self.error("create", source))
     }
@@ -107,6 +113,34 @@ impl SandboxFolder {
             Ok(text) => Ok(serde_json::from_slice(&text).ok()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(self.error("read the record of the server of", source)),
+        }
+    }
+
+    /// Records the settings of the sandbox.
+    pub(super) fn record_details(&self, details: &SandboxDetails) -> Result<(), SandboxError> {
+        serde_json::to_vec(details)
+            .map_err(io::Error::other)
+            .and_then(|text| std::fs::write(self.details_record(), text))
+            .map_err(|source| self.error("record the settings of", source))
+    }
+
+    /// Returns the recorded settings. Empty for a sandbox of an earlier version.
+    pub(super) fn details(&self) -> Result<SandboxDetails, SandboxError> {
+        match std::fs::read(self.details_record()) {
+            Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.exists() => {
+                Ok(SandboxDetails::default())
+            }
+            Err(source) => Err(self.error("read the settings of", source)),
+        }
+    }
+
+    /// Returns the lifetime. An unreadable marker keeps the sandbox.
+    fn lifetime(&self) -> Lifetime {
+        match std::fs::read_to_string(self.keep_marker()) {
+            Ok(text) => text.parse().unwrap_or(Lifetime::UntilRemoved),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Lifetime::Conversation,
+            Err(_) => Lifetime::UntilRemoved,
         }
     }
 
@@ -163,12 +197,11 @@ pub(super) fn list(state_dir: &Path) -> Result<Vec<SandboxSummary>, SandboxError
 }
 
 fn summarize(folder: SandboxFolder, name: &str) -> Option<SandboxSummary> {
-    let is_kept = folder.keep_marker().exists();
     let is_running = folder.server().ok().flatten().is_some_and(|processes| processes.server.is_alive());
     Some(SandboxSummary {
         sandbox: name.parse().ok()?,
         conversation: Some(conversation_of(name)?),
-        lifetime: if is_kept { Lifetime::UntilRemoved } else { Lifetime::Conversation },
+        lifetime: folder.lifetime(),
         image: None,
         condition: if is_running { SandboxState::Running } else { SandboxState::Ended },
         created_at: std::fs::metadata(&folder.path)

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
+    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
     SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress, Volume,
 };
 use protocol::SandboxId;
@@ -150,6 +150,11 @@ impl LocalProvider {
         on_progress(StartProgress::Starting);
         folder.create(spec.lifetime)?;
         let binary = self.config.server.path().await?;
+        folder.record_details(&SandboxDetails {
+            workspace: workspace.as_ref().map(|path| path.to_string_lossy().into_owned()),
+            networks: vec![self.network_name(&isolation).to_owned()],
+            ..bounds.enforced(&spec.resources)
+        })?;
         let working_dir = workspace.unwrap_or_else(|| folder.workspace());
         let start = ServerStart {
             folder: folder.clone(),
@@ -174,6 +179,10 @@ impl LocalProvider {
             Ok(client)
         };
         started.await.map_err(|error| with_logs(error, folder.log_tail()))
+    }
+
+    fn network_name(&self, isolation: &Isolation) -> &'static str {
+        if self.config.network || *isolation == Isolation::None { "host" } else { "none" }
     }
 
     /// Returns the isolation of one sandbox. `None` without isolation.
@@ -277,6 +286,10 @@ impl SandboxProvider for LocalProvider {
 
 #[async_trait]
 impl SandboxMonitoring for LocalProvider {
+    async fn details(&self, sandbox: &SandboxId) -> Result<SandboxDetails, SandboxError> {
+        self.folder(sandbox)?.details()
+    }
+
     async fn usage(&self, _: &SandboxId) -> Result<ResourceUsage, SandboxError> {
         Err(SandboxError::Unsupported { runtime: RUNTIME, what: "measure the resource usage of a sandbox" })
     }

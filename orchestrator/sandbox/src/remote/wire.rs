@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 
 use engine::sandbox::{Lifetime, ResourceLimits, SandboxState};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The header with the key of a runtime API.
@@ -123,6 +124,7 @@ impl From<SandboxState> for Status {
 pub(crate) enum WireLifetime {
     Conversation,
     UntilRemoved,
+    Until(#[serde(with = "rfc3339")] Timestamp),
 }
 
 impl From<Lifetime> for WireLifetime {
@@ -130,6 +132,7 @@ impl From<Lifetime> for WireLifetime {
         match lifetime {
             Lifetime::Conversation => Self::Conversation,
             Lifetime::UntilRemoved => Self::UntilRemoved,
+            Lifetime::Until(time) => Self::Until(time),
         }
     }
 }
@@ -139,7 +142,23 @@ impl From<WireLifetime> for Lifetime {
         match lifetime {
             WireLifetime::Conversation => Self::Conversation,
             WireLifetime::UntilRemoved => Self::UntilRemoved,
+            WireLifetime::Until(time) => Self::Until(time),
         }
+    }
+}
+
+/// A time as text.
+mod rfc3339 {
+    use jiff::Timestamp;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(time)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

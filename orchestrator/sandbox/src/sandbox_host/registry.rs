@@ -189,7 +189,7 @@ impl SandboxRegistry {
         });
     }
 
-    /// Starts the removal of a sandbox that is idle or has ended. `None` if it is in use, paused or unknown.
+    /// Starts the removal of a sandbox that is idle or has ended, or whose time is over. `None` if it is in use, paused or unknown.
     pub(super) fn start_removal_if_idle(
         &self,
         summary: &SandboxSummary,
@@ -206,7 +206,11 @@ impl SandboxRegistry {
                     SandboxState::Ended => true,
                 }
         };
-        if is_idle_or_ended { self.start_removal(&summary.sandbox).ok() } else { None }
+        if is_idle_or_ended || summary.lifetime.is_expired() {
+            self.start_removal(&summary.sandbox).ok()
+        } else {
+            None
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Entry>> {

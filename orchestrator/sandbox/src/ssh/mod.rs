@@ -32,7 +32,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use engine::errors::format_chain;
 use engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
+    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
     SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
@@ -221,6 +221,11 @@ impl SandboxProvider for SshProvider {
 
 #[async_trait]
 impl SandboxMonitoring for SshProvider {
+    async fn details(&self, _: &SandboxId) -> Result<SandboxDetails, SandboxError> {
+        // Its processes have the network of the host, and no limits of ours.
+        Ok(SandboxDetails { networks: vec!["host".to_owned()], ..SandboxDetails::default() })
+    }
+
     async fn usage(&self, _: &SandboxId) -> Result<ResourceUsage, SandboxError> {
         Err(SandboxError::Unsupported { runtime: RUNTIME, what: "measure the resource usage of a sandbox" })
     }

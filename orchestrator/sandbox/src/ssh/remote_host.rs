@@ -21,9 +21,6 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of remote output that is quoted in an error.
 const MAX_QUOTED_CHARS: usize = 300;
 
-pub(super) const UNTIL_REMOVED: &str = "until-removed";
-pub(super) const CONVERSATION: &str = "conversation";
-
 /// A connected host, restricted to the sandboxes of one owner.
 #[derive(Clone)]
 pub(super) struct RemoteHost {
@@ -183,7 +180,8 @@ fn parse_summary(line: &str) -> Option<SandboxSummary> {
     Some(SandboxSummary {
         sandbox: name.parse().ok()?,
         conversation: Some(conversation_of(name)?),
-        lifetime: if lifetime == UNTIL_REMOVED { Lifetime::UntilRemoved } else { Lifetime::Conversation },
+        // A later version may know more lifetimes. Sweeps keep what they do not understand.
+        lifetime: lifetime.parse().unwrap_or(Lifetime::UntilRemoved),
         image: None,
         condition: if condition == "running" { SandboxState::Running } else { SandboxState::Ended },
         created_at: created.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok()),

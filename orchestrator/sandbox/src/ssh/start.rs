@@ -12,7 +12,7 @@ use protocol::SandboxId;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::program::{BinaryIdentity, Program};
-use super::remote_host::{CONVERSATION, RemoteHost, UNTIL_REMOVED, trailing_log};
+use super::remote_host::{RemoteHost, trailing_log};
 use super::script::{Reply, Script};
 use crate::provisioning::{start_error, unusable_workspace};
 
@@ -62,17 +62,14 @@ impl ServerStart {
     async fn start(&self, identity: &BinaryIdentity) -> Result<LaunchResult, SandboxError> {
         let idle_seconds = self.idle_timeout.as_secs().to_string();
         let now = Timestamp::now().as_second().to_string();
-        let lifetime = match self.lifetime {
-            Lifetime::Conversation => CONVERSATION,
-            Lifetime::UntilRemoved => UNTIL_REMOVED,
-        };
+        let lifetime = self.lifetime.to_string();
         let workspace = self.workspace.as_deref().unwrap_or_default();
         let arguments = [
             &*identity.file,
             &*identity.length,
             &*identity.sha256,
             &*idle_seconds,
-            lifetime,
+            &*lifetime,
             &*now,
             workspace,
         ];

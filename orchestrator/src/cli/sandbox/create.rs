@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use engine::sandbox::{Lifetime, ResourceLimits, SandboxSpec, Volume};
+use jiff::Timestamp;
 
 use super::arguments::RuntimeChoice;
 use super::name::SandboxName;
@@ -11,18 +13,23 @@ use super::runtime::SandboxRuntime;
 use crate::cli::fresh_sandbox::create_unless_interrupted;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::screen::Output;
-use crate::cli::{print, print_isolation, trusted_config};
+use crate::cli::{duration_argument, print, print_isolation, trusted_config};
 use crate::compose::{self, Lock};
 use crate::config::{Config, Overrides, size_in_bytes};
 use crate::exit::{Exit, UsageError};
 use crate::workspace::{self, WorkspaceFolder};
+
+/// Maximum of `--ttl`.
+const MAX_TTL: Duration = Duration::from_hours(365 * 24);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   glovebox sandbox create box --image python:3.12-slim -d . --env TOKEN --memory 2g
   box=$(glovebox sandbox create) && glovebox sandbox exec \"$box\" -- uname -a
-A local sandbox without a client for an hour shuts down. Its files exist until you remove it.")]
+  glovebox sandbox create --ttl 2h
+A local sandbox without a client for an hour shuts down. Its files exist until you remove it.
+A sandbox whose --ttl is over is removed by the next run, server or sandbox command on this machine.")]
 pub(super) struct CreateArguments {
     /// Name of the sandbox. By default, a generated name.
     name: Option<SandboxName>,
@@ -69,6 +76,10 @@ pub(super) struct SandboxOptions {
     /// Memory limit, such as 512m or 2g.
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
+
+    /// Remove the sandbox after this time, such as 30m or 2d; at most 365d.
+    #[arg(long, value_name = "TIME", value_parser = time_to_live)]
+    ttl: Option<Duration>,
 
     /// Limit of processors, such as 1.5.
     #[arg(long, value_name = "N", value_parser = processors)]
@@ -123,8 +134,9 @@ pub(super) fn spec(
     let default = compose::spec(&config.sandbox, name.conversation().clone());
     let mut environment = workspace::environment(&config.workspace, None);
     environment.extend(variables(&options.env)?);
+    let expires_at = options.ttl.map(|ttl| Timestamp::now().checked_add(ttl)).transpose()?;
     let spec = SandboxSpec {
-        lifetime: Lifetime::UntilRemoved,
+        lifetime: expires_at.map_or(Lifetime::UntilRemoved, Lifetime::Until),
         image,
         workspace: WorkspaceFolder::for_spec(config, options.directory.as_deref())?,
         volumes: if options.volume.is_empty() { default.volumes.clone() } else { options.volume },
@@ -160,6 +172,11 @@ pub(super) fn variables(arguments: &[String]) -> anyhow::Result<BTreeMap<String,
     arguments.iter().map(variable).collect()
 }
 
+fn time_to_live(text: &str) -> Result<Duration, String> {
+    let ttl = duration_argument::parse_positive(text)?;
+    if ttl > MAX_TTL { Err("expected at most 365d".to_owned()) } else { Ok(ttl) }
+}
+
 fn bytes(text: &str) -> Result<u64, String> {
     size_in_bytes(text).ok_or_else(|| "expected a size such as 512m or 2g".to_owned())
 }
@@ -171,7 +188,13 @@ fn processors(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, processors, variables};
+    use super::{MAX_TTL, bytes, processors, time_to_live, variables};
+
+    #[test]
+    fn time_to_live_is_bounded() {
+        assert_eq!(time_to_live("365d"), Ok(MAX_TTL));
+        assert!(["0s", "366d", "8", "-1h"].iter().all(|text| time_to_live(text).is_err()));
+    }
 
     #[test]
     fn size_is_parsed_in_the_notation_of_docker() {

@@ -18,7 +18,7 @@ const SHORT_ID_LENGTH: usize = 12;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 By default, lists the sandboxes of docker, local, and, if they are configured, ssh and remote. Warns about a runtime that \
-does not respond.")]
+does not respond. LEFT is the time until a sandbox of `create --ttl` is removed.")]
 pub(super) struct LsArguments {
     /// Print one JSON array.
     #[arg(long)]
@@ -50,18 +50,19 @@ pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow
         all.iter().try_for_each(|(_, summary)| print::line(&display_name(summary)))?;
     } else {
         let rows: Vec<_> = all.iter().map(|(runtime, summary)| row(summary, runtime)).collect();
-        table::print(["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "MADE"], &rows)?;
+        table::print(["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "LEFT", "MADE"], &rows)?;
     }
     Ok(Exit::Finished)
 }
 
-fn as_json(summary: &SandboxSummary, runtime: &SandboxRuntime) -> Value {
+pub(super) fn as_json(summary: &SandboxSummary, runtime: &SandboxRuntime) -> Value {
     json!({
         "name": display_name(summary),
         "runtime": runtime.provider.runtime(),
         "state": state(summary.condition),
         "image": summary.image,
         "created_at": summary.created_at.map(|at| at.to_string()),
+        "expires_at": summary.lifetime.expires_at().map(|at| at.to_string()),
         "made": maker(summary),
         "sandbox_id": summary.sandbox,
     })
@@ -107,22 +108,29 @@ pub(super) fn image_name(image: &str) -> &str {
     }
 }
 
-fn age_of(created_at: Option<Timestamp>) -> String {
+/// Formats the time until a sandbox is removed.
+pub(super) fn remaining(lifetime: Lifetime) -> String {
+    let seconds = |at: Timestamp| at.as_second() - Timestamp::now().as_second();
+    lifetime.expires_at().map_or_else(|| "-".into(), |at| table::age(seconds(at)))
+}
+
+pub(super) fn age_of(created_at: Option<Timestamp>) -> String {
     created_at.map_or_else(|| "-".into(), |at| table::age(Timestamp::now().as_second() - at.as_second()))
 }
 
-fn row(summary: &SandboxSummary, runtime: &SandboxRuntime) -> [String; 6] {
+fn row(summary: &SandboxSummary, runtime: &SandboxRuntime) -> [String; 7] {
     [
         display_name(summary),
         runtime.provider.runtime().to_owned(),
         state(summary.condition).to_owned(),
         summary.image.as_deref().map_or("-", image_name).to_owned(),
         age_of(summary.created_at),
+        remaining(summary.lifetime),
         maker(summary).to_owned(),
     ]
 }
 
-fn state(condition: SandboxState) -> &'static str {
+pub(super) fn state(condition: SandboxState) -> &'static str {
     match condition {
         SandboxState::Running => "running",
         SandboxState::Paused => "paused",
@@ -132,7 +140,7 @@ fn state(condition: SandboxState) -> &'static str {
 
 fn maker(summary: &SandboxSummary) -> &'static str {
     match (summary.lifetime, &summary.conversation) {
-        (Lifetime::UntilRemoved, _) => "by hand",
+        (Lifetime::UntilRemoved | Lifetime::Until(_), _) => "by hand",
         (Lifetime::Conversation, Some(_)) => "for a conversation",
         (Lifetime::Conversation, None) => "ahead",
     }

@@ -5,6 +5,7 @@ mod cp;
 mod create;
 mod exec;
 mod fork;
+mod inspect;
 mod logs;
 mod ls;
 mod name;
@@ -37,10 +38,12 @@ pub(super) struct SandboxArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum SandboxCommand {
-    /// Create a sandbox that exists until you remove it, and print its name.
+    /// Create a sandbox that exists until you remove it or its time is over, and print its name.
     Create(create::CreateArguments),
     /// List all sandboxes, including those of conversations.
     Ls(ls::LsArguments),
+    /// Show what is known about a sandbox: its state, settings, limits and ports.
+    Inspect(inspect::InspectArguments),
     /// Run a program in a sandbox, with the standard streams and the exit code of this command.
     Exec(exec::ExecArguments),
     /// Open a shell in a sandbox on this terminal.
@@ -85,6 +88,7 @@ pub(super) async fn run(arguments: SandboxArguments, overrides: &Overrides) -> a
     match arguments.command {
         SandboxCommand::Create(arguments) => create::run(arguments, overrides).await,
         SandboxCommand::Ls(arguments) => ls::run(arguments, overrides).await,
+        SandboxCommand::Inspect(arguments) => inspect::run(arguments, overrides).await,
         SandboxCommand::Exec(arguments) => exec::run(arguments, overrides).await,
         SandboxCommand::Shell(arguments) => shell::run(arguments, overrides).await,
         SandboxCommand::Cp(arguments) => cp::run(arguments, overrides).await,

@@ -20,8 +20,8 @@ use crate::exit::Exit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Removes the sandboxes of conversations that no process runs now, which a crash or a kill has left, and the snapshots of \
-interrupted forks. Keeps the conversations, their workspaces, and the sandboxes of `sandbox create`. A conversation gets a \
+Removes the sandboxes of conversations that no process runs now, which a crash or a kill has left, those whose --ttl is \
+over, and the snapshots of interrupted forks. Keeps the conversations, their workspaces, and the other sandboxes of `sandbox create`. A conversation gets a \
 new sandbox when it is resumed. Prints the names of what it removed.")]
 pub(super) struct PruneArguments {
     /// Only print what would be removed.

@@ -119,6 +119,7 @@ impl SandboxRuntimes {
     ) -> anyhow::Result<Vec<(Arc<SandboxRuntime>, SandboxSummary)>> {
         let mut found = Vec::new();
         for (runtime, sandboxes) in self.list_by_runtime().await? {
+            let sandboxes = remove_expired(runtime, sandboxes).await;
             let matching = sandboxes.into_iter().filter(|summary| is_match(summary));
             found.extend(matching.map(|summary| (Arc::clone(runtime), summary)));
         }
@@ -135,6 +136,7 @@ impl SandboxRuntimes {
             let runtime_name = runtime.provider.runtime();
             match list(runtime, LIST_TIMEOUT).await {
                 Ok(sandboxes) => {
+                    let sandboxes = remove_expired(runtime, sandboxes).await;
                     if let Some(summary) = find_by_name(&sandboxes, name)? {
                         return Ok((Arc::clone(runtime), summary));
                     }
@@ -213,7 +215,25 @@ fn server_of(config: &Config) -> String {
     }
 }
 
-/// Finds a sandbox by name. A prefix is enough for the sandbox of a conversation, whose name is the conversation's id.
+/// Removes the sandboxes whose time is over, and returns the others. Warns about one that cannot be removed, and leaves it to the
+/// next command.
+async fn remove_expired(runtime: &SandboxRuntime, sandboxes: Vec<SandboxSummary>) -> Vec<SandboxSummary> {
+    let (expired, mut current): (Vec<_>, Vec<_>) =
+        sandboxes.into_iter().partition(|summary| summary.lifetime.is_expired());
+    for summary in expired {
+        let name = display_name(&summary);
+        match runtime.provider.destroy(&summary.sandbox).await {
+            Ok(()) => print::note(&format!("removed the sandbox {name}, whose time is over\n")),
+            Err(error) => {
+                print::warning(&format!("cannot remove the sandbox {name}, whose time is over: {error}"));
+                current.push(summary);
+            }
+        }
+    }
+    current
+}
+
+/// Finds a sandbox by name. A part is enough for the sandbox of a conversation, whose name is the conversation's id.
 fn find_by_name(
     sandboxes: &[SandboxSummary],
     name: &SandboxName,

@@ -11,7 +11,7 @@ mod scope;
 use std::fmt;
 use std::path::Path;
 
-use engine::sandbox::ResourceLimits;
+use engine::sandbox::{ResourceLimits, SandboxDetails};
 use rustix::process::geteuid;
 
 use super::isolation::LaunchCommand;
@@ -57,6 +57,19 @@ impl Bounds {
         match ControlGroups::probe(&config.control_groups) {
             Ok(groups) => Self(Kind::Groups(groups)),
             Err(reason) => Self(Kind::Limits(format!("{systemd}; {reason}"))),
+        }
+    }
+
+    /// Returns those of a sandbox's limits that are enforced for it as a whole.
+    pub(super) fn enforced(&self, resources: &ResourceLimits) -> SandboxDetails {
+        match &self.0 {
+            Kind::Groups(_) | Kind::Scopes(_) => SandboxDetails {
+                memory_bytes: Some(resources.memory_bytes),
+                cpus: Some(resources.cpus),
+                pids: Some(resources.pids.into()),
+                ..SandboxDetails::default()
+            },
+            Kind::Limits(_) => SandboxDetails::default(),
         }
     }
 
