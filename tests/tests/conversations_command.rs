@@ -53,6 +53,22 @@ fn id_prefix_is_accepted_when_it_is_unique() {
 }
 
 #[test]
+fn end_of_an_id_is_accepted() {
+    let home = Home::new();
+    (0..2).for_each(|_| run(&home, &json!([finish()]), &[]));
+    let [later, earlier] = home.conversations().try_into().unwrap();
+    for id in [&later, &earlier] {
+        let end = &id[id.len() - 8..];
+        assert!(home.run(&["conversations", "show", end]).expect(0).stdout.contains(id.as_str()));
+    }
+    home.run(&["conversations", "show", &later[later.len() - 5..]]).expect(2);
+    assert_eq!(
+        home.run(&["conversations", "rm", &earlier[earlier.len() - 6..]]).expect(0).stdout,
+        format!("{earlier}\n")
+    );
+    home.assert_nothing_runs();
+}
+#[test]
 fn exported_trajectory_equals_the_saved_one_and_is_replayable() {
     let home = Home::new();
     let saved = home.path().join("saved.json");

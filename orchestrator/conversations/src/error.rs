@@ -6,7 +6,7 @@ use engine::sandbox::SandboxError;
 use protocol::{ConversationId, EventId};
 
 use crate::host::HostError;
-use crate::selector::AmbiguousPrefix;
+use crate::selector::AmbiguousId;
 
 /// Why an operation of [`Conversations`](crate::Conversations) failed.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum ConversationsError {
     NoConversations,
     /// Several conversations have ids with this prefix.
     #[error(transparent)]
-    Ambiguous(#[from] AmbiguousPrefix),
+    Ambiguous(#[from] AmbiguousId),
     /// A new conversation was given the id of a stored one.
     #[error("conversation {0} exists already")]
     Exists(ConversationId),

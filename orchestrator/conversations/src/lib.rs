@@ -68,7 +68,7 @@ pub use profile::{
 };
 pub use resume::{ResumeRequest, StoredConversation, UserDecision};
 pub use running::{CloseReason, ClosedConversation};
-pub use selector::{AmbiguousPrefix, ConversationSelector, find_by_prefix};
+pub use selector::{AmbiguousId, ConversationSelector, find_by_id_part};
 pub use single_process::{NoWorkspaces, ProcessLocks};
 pub use start::{InitialTask, NewConversation};
 pub use sweeping::{SandboxRetention, Sweep};

@@ -1,4 +1,4 @@
-//! Arguments that choose a conversation: an id, a prefix of one, or the latest.
+//! Arguments that choose a conversation: an id, the start or the end of one, or the latest.
 
 use clap_complete::engine::ArgValueCompleter;
 use conversations::ConversationSelector;
@@ -10,7 +10,8 @@ use super::candidates;
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct ConversationChoice {
-    /// Id of the conversation, or a unique prefix of it. `glovebox conversations ls` lists all.
+    /// Id of the conversation, or a unique start or end of it (the end at least 6 characters, which are random). `glovebox
+    /// conversations ls` lists all.
     #[arg(add = ArgValueCompleter::new(candidates::conversations))]
     id: Option<ConversationId>,
 
@@ -21,6 +22,6 @@ pub(super) struct ConversationChoice {
 
 impl ConversationChoice {
     pub(super) fn selector(&self) -> ConversationSelector {
-        self.id.clone().map_or(ConversationSelector::Latest, ConversationSelector::IdPrefix)
+        self.id.clone().map_or(ConversationSelector::Latest, ConversationSelector::IdPart)
     }
 }

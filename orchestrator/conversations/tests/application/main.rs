@@ -198,7 +198,7 @@ async fn fork_is_listed_and_deleted_on_its_own() {
     assert!(matches!(running, Err(ConversationsError::Locked(_))));
     let mut refuse = |error| panic!("{error}");
     conversations.delete(&fork, DeleteMode::KeepOnFailure, &no_provider, &mut refuse).await.unwrap();
-    let selector = ConversationSelector::IdPrefix(fork);
+    let selector = ConversationSelector::IdPart(fork);
     assert!(conversations.find(&selector).await.is_err_and(|error| error.is_bad_request()));
     assert_eq!(conversations.find(&ConversationSelector::Latest).await.unwrap(), id);
 }

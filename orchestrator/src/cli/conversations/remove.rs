@@ -20,7 +20,7 @@ Examples:
   glovebox conversations rm 0199a3
   glovebox conversations rm --older-than 30d --yes")]
 pub(in crate::cli) struct RemoveArguments {
-    /// Ids of the conversations, or unique prefixes of ids.
+    /// Ids of the conversations, or unique starts or ends of ids.
     #[arg(value_name = "ID", required_unless_present = "older_than", conflicts_with = "older_than")]
     #[arg(add = ArgValueCompleter::new(candidates::conversations))]
     ids: Vec<ConversationId>,
@@ -90,7 +90,7 @@ async fn choose(
         return Ok((conversations.find_older_than(age).await?, Exit::Finished));
     }
     let (mut chosen, mut exit) = (Vec::new(), Exit::Finished);
-    let selectors: Vec<_> = arguments.ids.iter().cloned().map(ConversationSelector::IdPrefix).collect();
+    let selectors: Vec<_> = arguments.ids.iter().cloned().map(ConversationSelector::IdPart).collect();
     for found in conversations.find_all(&selectors).await? {
         match found {
             Ok(id) if chosen.contains(&id) => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversations::find_by_prefix;
+use conversations::find_by_id_part;
 use engine::sandbox::{Lifetime, Sandbox, SandboxSummary};
 use futures_util::future::join_all;
 use tokio::time::timeout;
@@ -244,7 +244,7 @@ fn find_by_name(
     };
     let candidates: Vec<_> = sandboxes.iter().filter(is_candidate).collect();
     let names: Vec<_> = candidates.iter().map(|summary| display_name(summary)).collect();
-    let index = find_by_prefix("sandboxes", &name, names.iter().map(String::as_str))
+    let index = find_by_id_part("sandboxes", &name, names.iter().map(String::as_str))
         .map_err(|error| UsageError(error.to_string()))?;
     Ok(index.and_then(|index| candidates.into_iter().nth(index)).cloned())
 }

@@ -31,7 +31,7 @@ pub(in crate::cli) struct ExportArguments {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// Ids of the conversations, or unique prefixes of ids. By default, all.
+    /// Ids of the conversations, or unique starts or ends of ids. By default, all.
     #[arg(value_name = "ID", add = ArgValueCompleter::new(candidates::conversations))]
     ids: Vec<ConversationId>,
 
@@ -82,7 +82,7 @@ async fn export_all(arguments: &ExportArguments, stores: &Stores, stop: &StopSig
         }
         list.conversations.into_iter().rev().map(|summary| summary.id).collect()
     } else {
-        let selectors: Vec<_> = arguments.ids.iter().cloned().map(ConversationSelector::IdPrefix).collect();
+        let selectors: Vec<_> = arguments.ids.iter().cloned().map(ConversationSelector::IdPart).collect();
         conversations.find_all(&selectors).await?.into_iter().collect::<Result<Vec<_>, _>>()?
     };
     let export = V0Export::open(&arguments.folder)
