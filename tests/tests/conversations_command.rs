@@ -68,6 +68,48 @@ fn end_of_an_id_is_accepted() {
     );
     home.assert_nothing_runs();
 }
+
+/// Changes the runtime in the log of a conversation.
+fn pretend_runtime(home: &Home, runtime: &str) {
+    let database = rusqlite::Connection::open(home.path().join(".glovebox/glovebox.db")).unwrap();
+    let sql = "UPDATE events SET json = replace(json, '\"runtime\":\"local\"', ?1)";
+    let changed = database.execute(sql, [format!("\"runtime\":\"{runtime}\"")]).unwrap();
+    assert!(changed > 1);
+}
+
+#[test]
+fn resume_changes_the_runtime_and_keeps_the_workspace() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    run(&home, &json!([bash("echo 1 > file"), finish()]), &["-d", workspace.to_str().unwrap()]);
+    pretend_runtime(&home, "docker");
+    let id = home.conversations()[0].clone();
+    let model = home.script(&json!([finish(), finish(), bash("cat file"), finish(), bash("pwd"), finish()]));
+    let nowhere = format!("unix://{}/no-engine", home.path().display());
+    let resume = |more: &[&str]| {
+        let arguments = [&["resume", &id, "-t", "more", "-l", &model, "--json"], more].concat();
+        let mut command = home.glovebox(&arguments);
+        home.start(command.env("DOCKER_HOST", &nowhere)).end()
+    };
+    resume(&[]).expect(1);
+    let events = resume(&["--runtime", "local"]).expect(0).events();
+    let ran = events.iter().find(|event| event["observation"] == "run").unwrap();
+    assert_eq!(ran["content"].as_str().unwrap().trim(), "1");
+    // The message of the first attempt follows the notice.
+    let log = home.run(&["conversations", "show", &id, "--json"]).expect(0).events();
+    let is_notice = |event: &&Value| event["content"].to_string().contains("was replaced by a new one");
+    assert_eq!(log.iter().filter(is_notice).count(), 1, "the agent is notified of the new sandbox");
+    // A later resume stays with the new runtime.
+    resume(&[]).expect(0);
+
+    let refused = resume(&["--runtime", "ssh", "--host", "me@127.0.0.1:1"]).expect(2);
+    assert!(
+        refused.stderr.contains("from local to ssh: sandboxes of ssh have their files on another machine"),
+        "{refused:?}"
+    );
+    home.assert_nothing_runs();
+}
+
 #[test]
 fn exported_trajectory_equals_the_saved_one_and_is_replayable() {
     let home = Home::new();

@@ -18,7 +18,7 @@ use crate::error::ConversationsError;
 /// A stored conversation that this process has claimed and can resume.
 pub struct StoredConversation {
     pub(crate) claim: Claim,
-    /// Settings with which it was started.
+    /// Settings with which it was started. The runtime is that of its latest sandbox, which may be another one.
     pub started: ConversationStarted,
     /// State after the whole log.
     pub state: State,
@@ -84,9 +84,12 @@ impl StoredConversation {
     pub(crate) async fn read(store: Arc<dyn EventStore>, claim: Claim) -> Result<Self, ConversationsError> {
         let (_, events) = EventLog::open(store, claim.id().clone()).await?;
         let state = State::fold(events.iter().map(Arc::as_ref));
-        let Some(started) = state.started.clone() else {
+        let Some(mut started) = state.started.clone() else {
             return Err(ConversationsError::Unknown(claim.id().clone()));
         };
+        if let Some(lease) = &state.latest_lease {
+            started.runtime.clone_from(&lease.runtime);
+        }
         let secrets = events.iter().filter_map(|event| match &event.body {
             EventBody::Observation(Observation { kind: ObservationKind::Recall(recall), .. }) => {
                 Some(recall.custom_secrets_descriptions.keys().cloned())

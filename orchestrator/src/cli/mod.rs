@@ -29,6 +29,7 @@ mod replay;
 mod resume;
 mod run;
 mod run_options;
+mod runtime_change;
 mod sandbox;
 mod sandbox_host;
 mod saved_trajectory;

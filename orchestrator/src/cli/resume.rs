@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::builder::NonEmptyStringValueParser;
+use clap_complete::engine::ArgValueCandidates;
 use conversations::{ResumeRequest, UserDecision};
 use engine::conversation::LoopRecovery;
 use protocol::AgentState;
@@ -12,9 +13,10 @@ use super::confirm::TerminalPrompt;
 use super::conversation_id::ConversationChoice;
 use super::conversation_run::{self, ConversationRun};
 use super::run_options::RunOptions;
-use super::{RuntimeOptions, load_trusted_config, print, trajectory_file, trusted_config};
+use super::runtime_change::RuntimeChange;
+use super::{RuntimeOptions, candidates, load_trusted_config, print, trajectory_file, trusted_config};
 use crate::compose::{self, StateDir, Stores};
-use crate::config::Overrides;
+use crate::config::{Overrides, Runtime};
 use crate::exit::Exit;
 use crate::terminal_input::PendingInputGuard;
 use crate::workspace;
@@ -22,7 +24,9 @@ use crate::workspace;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Attaches to an action that was running when the earlier process died, and never runs it again.
-After a limit, the agent gets the same number of steps again, or -i N, and the same budget again, or -b DOLLARS.")]
+After a limit, the agent gets the same number of steps again, or -i N, and the same budget again, or -b DOLLARS.
+--model applies to this call of the command, --runtime also to later ones.
+Example: glovebox resume --last --runtime local -t 'Run the tests again'")]
 pub(super) struct ResumeArguments {
     #[command(flatten)]
     conversation: ConversationChoice,
@@ -42,6 +46,10 @@ pub(super) struct ResumeArguments {
     /// Reject the action that awaits confirmation, with this reason for the agent.
     #[arg(long, value_name = "REASON", conflicts_with = "confirm", value_parser = NonEmptyStringValueParser::new())]
     reject: Option<String>,
+
+    /// Continue in a new sandbox of this runtime: docker or local, which share the workspace. The sandbox so far is removed.
+    #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(candidates::runtimes))]
+    runtime: Option<Runtime>,
 
     #[command(flatten)]
     runtime_options: RuntimeOptions,
@@ -73,6 +81,7 @@ impl From<FromLoop> for LoopRecovery {
 
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let overrides = arguments.options.overrides(arguments.runtime_options.overrides(overrides));
+    let overrides = Overrides { runtime: arguments.runtime, ..overrides };
     let config = trusted_config::load(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let stores = Stores::open(&config, &state_dir).await?;
@@ -118,6 +127,8 @@ async fn resume_in(
         return Ok(super::follow::exit_of(&stored.state, false));
     }
     compose::restore_settings(&mut config, &started, &overrides)?;
+    compose::choose_runtime(&mut config, state_dir).await?;
+    let changed = RuntimeChange::new(&id, &mut started, config.runtime)?;
     for name in stored.secrets.iter().filter(|name| !config.secrets.contains_key(*name)) {
         print::warning(&format!(
             "the conversation's secret {name} is missing: commands cannot use it, and its value is not redacted; add \
@@ -150,6 +161,9 @@ async fn resume_in(
     };
     let parts = run.compose_parts(&started, &models, agent, stored.max_budget(&request))?;
     let sweep = compose::sweep(&parts.provider, &config, stores);
+    if let Some(changed) = changed {
+        changed.remove_sandbox(&config, state_dir, stored.state.lease.as_ref()).await;
+    }
     let from = stored.last_message.filter(|_| asks).unwrap_or(stored.state.next_id);
     conversations.resume(stored, parts, request, compose::confirmation_policy(&config.security)).await?;
     run.finish(from, true, trajectory, sweep).await

@@ -79,8 +79,10 @@ pub(crate) fn restore_settings(
     started: &ConversationStarted,
     overrides: &Overrides,
 ) -> Result<(), UsageError> {
-    config.runtime =
-        started.runtime.parse().map_err(|error: UnknownRuntime| UsageError(error.to_string()))?;
+    if overrides.runtime.is_none() {
+        config.runtime =
+            started.runtime.parse().map_err(|error: UnknownRuntime| UsageError(error.to_string()))?;
+    }
     config.sandbox.set_network(overrides.network.clone().or_else(|| started.network.clone()));
     if overrides.model.is_none() {
         config.llm.model = Some(started.model.clone());

@@ -325,14 +325,15 @@ impl Simulation {
             }
             if let EventBody::Record(Record::SandboxLeased(lease)) = &event.body {
                 assert_eq!(unnotified, BTreeSet::new(), "all agents are notified of a new sandbox");
-                let is_new = state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
+                let is_new =
+                    state.latest_lease.as_ref().is_some_and(|latest| latest.boot_id != lease.boot_id);
                 let children = state.children.iter().filter(|(_, child)| child.iterations > 0);
                 let agents = children.map(|(id, _)| Some(*id)).chain((state.iterations > 0).then_some(None));
                 unnotified.extend(agents.filter(|agent| is_new && !notified_early.contains(agent)));
                 notified_early.clear();
             } else if is_replacement_notice(event) {
                 // A message without a sandbox follows the notice of the next one.
-                let is_early = state.lease.is_none() && state.latest_boot.is_some();
+                let is_early = state.lease.is_none() && state.latest_lease.is_some();
                 assert!(
                     unnotified.remove(&event.delegation)
                         || is_early && notified_early.insert(event.delegation),

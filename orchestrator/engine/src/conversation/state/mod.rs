@@ -13,7 +13,7 @@ use protocol::record::{ApprovalGranted, ConversationStarted, Limit, SandboxLease
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{
-    Action, AgentState, BootId, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
+    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
 };
 
 use super::setup::{self, Repository, SetupStep, SetupStepResult};
@@ -53,8 +53,8 @@ pub struct State {
     pub metrics: Metrics,
     /// Lease of the sandbox. `None` if there is no sandbox.
     pub lease: Option<SandboxLeased>,
-    /// Boot id of the latest sandbox, which may be gone.
-    pub latest_boot: Option<BootId>,
+    /// Lease of the latest sandbox, which may be gone.
+    pub latest_lease: Option<SandboxLeased>,
     /// Agents that know that their sandbox was replaced, or will be.
     pub notified_of_replacement: BTreeSet<AgentId>,
     /// Number of set-up steps of the workspace that this sandbox has completed.
@@ -343,7 +343,7 @@ impl State {
             }
             Record::SandboxLeased(lease) => {
                 self.lease = Some(lease.clone());
-                self.latest_boot = Some(lease.boot_id.clone());
+                self.latest_lease = Some(lease.clone());
                 self.notified_of_replacement.clear();
                 self.setup_done = 0;
             }

@@ -20,11 +20,16 @@ const MAX_SETUP_LOSSES: u32 = 2;
 impl Transition {
     pub(super) fn on_sandbox_ready(&mut self, lease: SandboxLeased) {
         if self.state.lease.as_ref() != Some(&lease) {
-            let is_new = self.state.latest_boot.as_ref().is_some_and(|latest| *latest != lease.boot_id);
+            let before = self.state.latest_lease.clone();
             let notified = self.state.notified_of_replacement.clone();
-            self.append(None, EventSource::Environment, Record::from(lease));
-            if is_new {
-                self.report_replacement(&notified);
+            self.append(None, EventSource::Environment, Record::from(lease.clone()));
+            if let Some(before) = before {
+                if before.boot_id != lease.boot_id {
+                    self.report_replacement(&notified);
+                }
+                if before.working_dir != lease.working_dir {
+                    self.report_move(&before.working_dir, &lease.working_dir);
+                }
             }
         }
         self.state.schedule.sandbox = SandboxConnection::Connected;
@@ -37,6 +42,15 @@ impl Transition {
             if !notified.contains(&agent) {
                 self.append(agent, EventSource::Environment, replacement_notice());
             }
+        }
+    }
+
+    /// Reports to the agents that have stepped that the workspace has another path, as in the sandbox of another runtime.
+    fn report_move(&mut self, before: &str, now: &str) {
+        for agent in self.state.agents_with_steps().collect::<Vec<_>>() {
+            let text = format!("The workspace is now at {now}, no longer at {before}.");
+            let notice = Observation::new(text, SuccessObservation {});
+            self.append(agent, EventSource::Environment, notice);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::security::approval;
 impl Transition {
     pub(super) fn on_user_message(&mut self, message: MessageAction) {
         let content = message.content.clone();
-        if self.state.lease.is_none() && self.state.latest_boot.is_some() {
+        if self.state.lease.is_none() && self.state.latest_lease.is_some() {
             // The agent answers the message, not the notice.
             self.report_replacement(&self.state.notified_of_replacement.clone());
         }
