@@ -216,9 +216,10 @@ impl CompletedRun {
         }
     }
 
-    /// Parses the events on standard output.
+    /// Parses the events on standard output, without the head of `conversations show --json`.
     pub fn events(&self) -> Vec<Value> {
-        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let lines = self.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.filter(|line: &Value| line.get("conversation").is_none()).collect()
     }
 
     /// Checks the exit code, and panics with the whole output if it differs.

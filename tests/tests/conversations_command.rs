@@ -69,6 +69,42 @@ fn end_of_an_id_is_accepted() {
     home.assert_nothing_runs();
 }
 
+#[test]
+fn show_starts_with_the_state_and_numbers_the_events() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    run(&home, &json!([bash("echo one"), finish()]), &["-d", workspace.to_str().unwrap(), "-n", "Release"]);
+    let id = &home.conversations()[0];
+    let shown = home.run(&["conversations", "show", id]).expect(0).stdout;
+    let (head, transcript) = shown.split_once("\n\n").unwrap();
+    let line = |name: &str| {
+        let line =
+            head.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {head}"));
+        line.trim().to_owned()
+    };
+    assert_eq!((line("conversation"), line("title")), (id.clone(), "Release".to_owned()));
+    assert_eq!((line("state"), line("folder")), ("finished".to_owned(), workspace.display().to_string()));
+    assert_eq!((line("runtime"), line("sandbox")), ("local, network none".to_owned(), "none".to_owned()));
+    assert!(line("model").starts_with("scripted:") && line("cost").ends_with("2 of 500 steps"), "{head}");
+    assert!(line("created") <= line("updated"), "{head}");
+
+    let json = home.run(&["conversations", "show", id, "--json"]).expect(0);
+    let head: Value = serde_json::from_str(json.stdout.lines().next().unwrap()).unwrap();
+    let head = &head["conversation"];
+    assert_eq!((&head["conversation_id"], &head["status"]), (&json!(id), &json!("finished")));
+    assert_eq!(
+        (&head["runtime"], &head["folder"], &head["steps"]),
+        (&json!("local"), &json!(workspace), &json!(2))
+    );
+    let events = json.events();
+    let command = events.iter().find(|event| event["action"] == "run").unwrap();
+    assert!(transcript.contains(&format!("\n#{} $ echo one\n", command["id"])), "{transcript}");
+    let fork = home.run(&["conversations", "fork", id, "--at", &command["id"].to_string()]).expect(0).stdout;
+    let fork = home.run(&["conversations", "show", fork.trim()]).expect(0).stdout;
+    assert!(fork.contains("$ echo one") && !fork.contains("Done."), "{fork}");
+    home.assert_nothing_runs();
+}
+
 /// Changes the runtime in the log of a conversation.
 fn pretend_runtime(home: &Home, runtime: &str) {
     let database = rusqlite::Connection::open(home.path().join(".glovebox/glovebox.db")).unwrap();
@@ -101,6 +137,9 @@ fn resume_changes_the_runtime_and_keeps_the_workspace() {
     assert_eq!(log.iter().filter(is_notice).count(), 1, "the agent is notified of the new sandbox");
     // A later resume stays with the new runtime.
     resume(&[]).expect(0);
+
+    let head = home.run(&["conversations", "show", &id]).expect(0).stdout;
+    assert!(head.contains("runtime       local, network none\n"), "{head}");
 
     let refused = resume(&["--runtime", "ssh", "--host", "me@127.0.0.1:1"]).expect(2);
     assert!(

@@ -3,14 +3,13 @@
 mod import;
 mod list;
 mod remove;
+mod show;
 
 use std::path::{Path, PathBuf};
 
-use conversations::Conversations;
-use protocol::{ConversationId, EventId};
+use protocol::EventId;
 
 use super::conversation_id::ConversationChoice;
-use super::transcript::Transcript;
 use super::{load_config_to_read, print, trajectory_file};
 use crate::compose::{self, StateDir, Stores};
 use crate::config::{Config, Overrides};
@@ -27,15 +26,18 @@ own sandbox. Prints the id of the fork; continue it with `glovebox resume ID -t 
     Fork {
         #[command(flatten)]
         conversation: ConversationChoice,
-        /// Last event to copy, by its id in `show --json`. By default, the latest.
+        /// Last event to copy, by its id, which `show` prints. By default, the latest.
         #[arg(long, value_name = "EVENT")]
         at: Option<u64>,
     },
-    /// Show a conversation's transcript.
+    /// Show a conversation: its state and settings, and its transcript.
+    #[command(after_help = "\
+A number such as #12 is the id of an event, for `fork --at`. With --json, the first line is an object `conversation` with \
+the state and the settings, and each further line an event.")]
     Show {
         #[command(flatten)]
         conversation: ConversationChoice,
-        /// Print the events as JSON, one per line.
+        /// Print JSON, one object per line.
         #[arg(long)]
         json: bool,
     },
@@ -92,7 +94,7 @@ async fn run_in(
         }
         ConversationsCommand::Ls(arguments) => list::run(arguments, &conversations).await,
         ConversationsCommand::Show { conversation, json } => {
-            show(&conversations, &conversations.find(&conversation.selector()).await?, json).await
+            show::run(&conversations, &conversations.find(&conversation.selector()).await?, json).await
         }
         ConversationsCommand::Export { conversation, output } => {
             let id = conversations.find(&conversation.selector()).await?;
@@ -115,16 +117,4 @@ async fn run_in(
             remove::run(arguments, &config, &conversations, state_dir).await
         }
     }
-}
-
-async fn show(conversations: &Conversations, id: &ConversationId, as_json: bool) -> anyhow::Result<Exit> {
-    let mut transcript = Transcript::new();
-    for event in conversations.events(id).await? {
-        if as_json {
-            print::line(&serde_json::to_string(&event)?)?;
-        } else {
-            print::text(&transcript.format_event(&event))?;
-        }
-    }
-    Ok(Exit::Finished)
 }

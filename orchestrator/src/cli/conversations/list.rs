@@ -78,7 +78,7 @@ fn model(overview: &Overview) -> &str {
     overview.model.as_deref().unwrap_or_default()
 }
 
-fn to_json(entry: &ConversationEntry) -> Value {
+pub(super) fn to_json(entry: &ConversationEntry) -> Value {
     let (summary, overview) = (entry.summary.as_ref(), entry.overview.as_ref().ok());
     let agent_state = overview.map(|overview| ConversationStatus::Agent(overview.agent_state()));
     json!({

@@ -27,6 +27,8 @@ pub(super) struct Transcript {
     speaker: Option<EventId>,
     /// Names of the agents that tasks were delegated to, by the ids of the delegate actions.
     agents: BTreeMap<EventId, String>,
+    /// Whether the text of each event starts with its id.
+    shows_ids: bool,
 }
 
 impl Transcript {
@@ -41,7 +43,13 @@ impl Transcript {
             partial_answer: PartialAnswer::default(),
             speaker: None,
             agents: BTreeMap::new(),
+            shows_ids: false,
         }
+    }
+
+    /// Shows the id of each event, for `conversations fork --at`.
+    pub(super) fn with_ids(self) -> Self {
+        Self { shows_ids: true, ..self }
     }
 
     /// Returns the text of an event. Empty for an event that is not shown.
@@ -52,7 +60,19 @@ impl Transcript {
             EventBody::Record(record) => self.palette.paint(TextKind::Note, &record_text(record)),
         };
         self.discard_partial_answer();
+        let text = if self.shows_ids { self.with_id(event.id, &text) } else { text };
         self.with_heading(event.delegation, text)
+    }
+
+    /// Puts the id of an event before its text: on a line of its own if the text is indented, which it keeps aligned.
+    fn with_id(&self, id: EventId, text: &str) -> String {
+        let shown = text.trim_start_matches('\n');
+        if shown.is_empty() {
+            return text.to_owned();
+        }
+        let lead = &text[..text.len() - shown.len()];
+        let separator = if shown.starts_with(' ') { '\n' } else { ' ' };
+        format!("{lead}{}{separator}{shown}", self.palette.paint(TextKind::Note, &format!("#{id}")))
     }
 
     /// Registers the agent that a task was delegated to.
@@ -218,6 +238,14 @@ mod tests {
         let mut transcript = Transcript::new();
         let shown = [transcript.format_event(&run()), transcript.format_event(&ran(0))];
         assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  b\n");
+    }
+
+    #[test]
+    fn id_precedes_the_text_of_each_shown_event() {
+        let mut transcript = Transcript::new().with_ids();
+        let hidden = event(7, None, Observation::new("", protocol::observation::NullObservation {}));
+        let shown = [run(), ran(1), hidden].map(|event| transcript.format_event(&event));
+        assert_eq!(shown.concat(), "\n#1 build it\n\n$ make\n#2\n  a\n  b\n  [exit code 1]\n");
     }
 
     #[test]
