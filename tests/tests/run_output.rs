@@ -165,6 +165,42 @@ fn names(checks: &Value) -> Vec<&str> {
     checks.as_array().unwrap().iter().map(|check| check["check"].as_str().unwrap()).collect()
 }
 
+
+#[test]
+fn configuration_is_shown_with_its_sources() {
+    let home = Home::new();
+    let file = home.write(
+        ".glovebox/config.toml",
+        "[core]\nruntime = \"local\"\n[llm]\napi_key = \"hidden-key-of-the-test\"\n[llm.fast]\nmodel = \"m\"\n",
+    );
+    let show = |more: &[&str]| {
+        let mut command = home.glovebox(&[&["config", "show"], more].concat());
+        let ended = run_to_end(&home, command.env("MAX_ITERATIONS", "7").stderr(Stdio::piped())).expect(0);
+        assert!(!ended.stdout.contains("hidden-key"), "{}", ended.stdout);
+        ended.stdout
+    };
+    let rows: Vec<Value> = serde_json::from_str(&show(&["--json", "-l", "other"])).unwrap();
+    let row = |key: &str| rows.iter().find(|row| row["key"] == key).unwrap();
+    let path = json!(file.canonicalize().unwrap());
+    for (key, expected) in [
+        ("core.runtime", json!({"value": "local", "source": "file", "path": path, "line": 2})),
+        ("llm.api_key", json!({"value": "***", "source": "file", "path": path, "line": 4})),
+        ("llm.fast.model", json!({"value": "m", "source": "file", "path": path, "line": 6})),
+        ("core.max_iterations", json!({"value": 7, "source": "environment", "variable": "MAX_ITERATIONS"})),
+        ("llm.model", json!({"value": "other", "source": "option", "option": "--model"})),
+        ("llm.num_retries", json!({"value": 5, "source": "default"})),
+    ] {
+        let mut expected = expected;
+        expected["key"] = json!(key);
+        assert_eq!(row(key), &expected);
+    }
+    let set = show(&["--set"]);
+    assert_eq!(set.lines().count(), 5, "a head and four values: {set}");
+    assert!(set.contains(&format!("core.runtime         local  {}:2", file.display())), "{set}");
+    let retries = show(&["num_retries"]);
+    assert!(retries.contains("llm.num_retries  5      default"), "{retries}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doctor_checks_the_configured_runtime_only() {
     let home = Home::new();

@@ -5,6 +5,7 @@ mod audit;
 mod bounded_output;
 mod candidates;
 mod completions;
+mod config_show;
 mod confirm;
 mod conversation_id;
 mod conversation_run;
@@ -144,6 +145,9 @@ enum Command {
     /// List, show, export, fork and remove conversations.
     #[command(subcommand)]
     Conversations(conversations::ConversationsCommand),
+    /// Show the configuration, and where each value comes from.
+    #[command(subcommand)]
+    Config(config_show::ConfigCommand),
     /// Check what runs need: the runtime, the model and its key, the disk.
     Doctor(doctor::DoctorArguments),
     /// Watch a scripted agent repair a small project.
@@ -289,6 +293,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Sandbox(command) => sandbox::run(command, &overrides).await,
         Command::Image(command) => image::run(command, overrides).await,
         Command::Conversations(command) => conversations::run(command, &overrides).await,
+        Command::Config(command) => config_show::run(command, overrides),
         Command::Doctor(command) => doctor::run(command, overrides).await,
         Command::Demo(command) => demo::run(command, overrides).await,
         Command::Store(command) => store::run(command, &overrides).await,

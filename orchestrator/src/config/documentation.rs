@@ -7,29 +7,9 @@ use sandbox::RemoteRuntimeConfig;
 
 use super::keys::{self, Key, Kind, UntrustedRule};
 use super::settings::Settings;
+use super::shown::{KEYS, KEYS_WITHOUT_EFFECT, PAGE, rows};
 use super::{Config, LlmSettings, Overrides};
 use crate::compose;
-
-const PAGE: &str = include_str!("../../../docs/configuration.md");
-
-/// The heading of the tables of keys.
-const KEYS: &str = "## Keys\n";
-
-/// The heading of the table of keys without effect.
-const KEYS_WITHOUT_EFFECT: &str = "## Keys without effect\n";
-
-/// The cells of each row, with the third-level heading above it. Leaves out heads and rulers of tables.
-fn rows(part: &str) -> Vec<(&str, Vec<&str>)> {
-    let (mut section, mut rows) = ("", Vec::new());
-    for line in part.lines() {
-        if let Some(heading) = line.strip_prefix("### ") {
-            section = heading;
-        } else if let Some(row) = line.strip_prefix("| `") {
-            rows.push((section, row.split('|').map(|cell| cell.trim().trim_end_matches('`')).collect()));
-        }
-    }
-    rows
-}
 
 fn value(kind: Kind) -> &'static str {
     match kind {

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::keys::{self, Key};
-use super::settings::{ConfigError, Origin, Settings};
+use super::settings::{ConfigError, Origin, Setting, Settings};
 
 /// Maximum number of warnings about one file. Further ones are only counted.
 const MAX_WARNINGS: usize = 20;
@@ -24,7 +24,7 @@ pub(super) struct ConfigFile {
     /// The groups' keys, by section and name.
     pub(super) groups: BTreeMap<(String, String), Settings>,
     /// Entries of `[secrets]`, by name.
-    pub(super) secrets: BTreeMap<String, toml::Value>,
+    pub(super) secrets: BTreeMap<String, Setting>,
 }
 
 impl ConfigFile {
@@ -120,7 +120,11 @@ impl FileReader<'_> {
             return Ok(());
         };
         if name == "secrets" {
-            self.file.secrets = to_entries(table).collect();
+            for (name, value) in table {
+                let origin = Origin::File(self.path.to_owned(), self.line(name.span().start));
+                let value = to_value(value.into_inner());
+                self.file.secrets.insert(name.into_inner().into_owned(), Setting { value, origin });
+            }
             return Ok(());
         }
         if !keys::is_section(name) {

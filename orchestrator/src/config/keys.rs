@@ -98,6 +98,13 @@ pub(super) fn untrusted_rule(section: &str, name: &str) -> Option<UntrustedRule>
     found.map(|(_, _, rule)| *rule)
 }
 
+/// Whether a value may be secret, or have a secret in it.
+pub(super) fn is_secret(section: &str, name: &str) -> bool {
+    SECRET.iter().any(|(secret_section, names)| {
+        *secret_section == section && names.split(' ').any(|secret_name| secret_name == name)
+    })
+}
+
 /// Sections with named groups such as `[llm.fast]`, which inherit from the section.
 pub(super) const GROUPED: [&str; 2] = ["llm", "agent"];
 
@@ -301,6 +308,15 @@ const EFFECTIVE: &[(&str, Kind, &str)] = &[
     ("sandbox", Kind::Table, "runtime_startup_env_vars"),
     ("mcp", Kind::Servers, "stdio_servers shttp_servers sse_servers"),
     ("mcp", Kind::Integer, "max_listed_tools max_listed_tool_tokens"),
+];
+
+/// Keys that `glovebox config show` masks: section, names.
+const SECRET: &[(&str, &str)] = &[
+    ("core", "search_api_key"),
+    ("llm", "api_key completion_kwargs"),
+    ("sandbox", "api_key remote_server_key runtime_startup_env_vars"),
+    ("security", "security_analyzer_key"),
+    ("mcp", "stdio_servers shttp_servers sse_servers"),
 ];
 
 /// V0's keys without effect, by section.

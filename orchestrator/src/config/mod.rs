@@ -24,6 +24,7 @@ mod sandbox;
 mod secrets;
 mod security;
 mod settings;
+mod shown;
 mod startup_environment;
 mod store;
 #[cfg(test)]
@@ -52,7 +53,8 @@ pub(crate) use mcp::McpSettings;
 pub(crate) use runtime::{Runtime, UnknownRuntime};
 pub(crate) use sandbox::{SandboxSettings, SshSettings, UnknownHostPolicy};
 pub(crate) use security::{AnalyzerChoice, SecuritySettings};
-pub(crate) use settings::{ConfigError, Settings, size_in_bytes};
+pub(crate) use settings::{ConfigError, Origin, Settings, size_in_bytes};
+pub(crate) use shown::{ShownValue, shown_values};
 pub(crate) use store::{BlobPlace, StoreSettings, is_postgres};
 pub(crate) use workspace::{WorkspaceSettings, token_variable};
 

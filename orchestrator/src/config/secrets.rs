@@ -6,17 +6,17 @@ use std::path::Path;
 use engine::secrets::Secret;
 use secrecy::SecretString;
 
-use super::settings::ConfigError;
+use super::settings::{ConfigError, Setting};
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 
 /// Reads the secrets. A flag replaces the value of the file's secret and keeps its description.
 pub(super) fn read(
-    file: BTreeMap<String, toml::Value>,
+    file: BTreeMap<String, Setting>,
     flags: &[String],
     environment: &impl Fn(&str) -> Option<String>,
 ) -> Result<BTreeMap<String, Secret>, ConfigError> {
     let mut found = BTreeMap::new();
-    for (name, value) in file {
+    for (name, Setting { value, .. }) in file {
         let secret = from_file(value)
             .ok_or_else(|| invalid(&name, "must be a string, or {value = \"…\", description = \"…\"}"))?;
         found.insert(name, secret);

@@ -77,6 +77,10 @@ pub(crate) enum Origin {
     File(PathBuf, usize),
     /// An environment variable.
     Variable(String),
+    /// An option of the command line.
+    CommandLine(&'static str),
+    /// The program itself.
+    Program,
 }
 
 impl std::fmt::Display for Origin {
@@ -84,6 +88,8 @@ impl std::fmt::Display for Origin {
         match self {
             Self::File(path, line) => write!(f, "{}:{line}", path.display()),
             Self::Variable(name) => write!(f, "environment variable {name}"),
+            Self::CommandLine(option) => write!(f, "option {option}"),
+            Self::Program => f.write_str("default"),
         }
     }
 }
@@ -91,7 +97,14 @@ impl std::fmt::Display for Origin {
 /// Values of known keys. Each has the type of its key.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
-    values: BTreeMap<(&'static str, &'static str), toml::Value>,
+    values: BTreeMap<(&'static str, &'static str), Setting>,
+}
+
+/// A value and its source.
+#[derive(Clone)]
+pub(super) struct Setting {
+    pub(super) value: toml::Value,
+    pub(super) origin: Origin,
 }
 
 /// Names only: values may be secret.
@@ -144,9 +157,10 @@ impl Settings {
                 found,
             });
         }
+        let setting = Setting { value, origin };
         match keys::current_name(key.section, key.name) {
-            Some(name) => _ = self.values.entry((key.section, name)).or_insert(value),
-            None => _ = self.values.insert((key.section, key.name), value),
+            Some(name) => _ = self.values.entry((key.section, name)).or_insert(setting),
+            None => _ = self.values.insert((key.section, key.name), setting),
         }
         Ok(())
     }
@@ -159,11 +173,12 @@ impl Settings {
     /// Removes what an untrusted file may not set over `own`, the user's own settings. Returns the removed keys.
     pub(super) fn retain_untrusted(&mut self, own: &Self) -> Vec<String> {
         let mut removed = Vec::new();
-        self.values.retain(|(section, name), value| {
+        self.values.retain(|(section, name), setting| {
+            let own_value = own.value(section, name);
             let has_effect = keys::find(section, name).is_none_or(|key| key.has_effect);
             let is_allowed = !has_effect
                 || keys::untrusted_rule(section, name)
-                    .is_some_and(|rule| is_allowed(rule, value, own.values.get(&(*section, *name)), own));
+                    .is_some_and(|rule| is_allowed(rule, &setting.value, own_value, own));
             if !is_allowed {
                 removed.push(format!("{section}.{name}"));
             }
@@ -174,7 +189,8 @@ impl Settings {
 
     /// Makes the path of a prompt, which is relative to this folder, absolute. V0's prompt names stay.
     pub(super) fn resolve_prompt(&mut self, folder: &Path) {
-        if let Some(toml::Value::String(file)) = self.values.get_mut(&("agent", "system_prompt_filename"))
+        let prompt = self.values.get_mut(&("agent", "system_prompt_filename"));
+        if let Some(toml::Value::String(file)) = prompt.map(|setting| &mut setting.value)
             && !file.is_empty()
             && Prompt::by_v0_name(file).is_none()
         {
@@ -214,7 +230,8 @@ impl Settings {
 
     /// Sets a key that has no value.
     pub(super) fn set_default_integer(&mut self, section: &'static str, name: &'static str, value: u32) {
-        self.values.entry((section, name)).or_insert(i64::from(value).into());
+        let setting = Setting { value: i64::from(value).into(), origin: Origin::Program };
+        self.values.entry((section, name)).or_insert(setting);
     }
 
     /// A number, written with or without a point.
@@ -269,13 +286,25 @@ impl Settings {
     pub(super) fn section(&self, section: &str) -> serde_json::Map<String, serde_json::Value> {
         let values = self.values.iter().filter(|((key_section, _), _)| *key_section == section);
         values
-            .filter_map(|((_, name), value)| Some(((*name).to_owned(), serde_json::to_value(value).ok()?)))
+            .filter_map(|((_, name), setting)| {
+                Some(((*name).to_owned(), serde_json::to_value(&setting.value).ok()?))
+            })
             .collect()
     }
 
     /// The value of a key, of any type.
     pub(super) fn value(&self, section: &str, name: &str) -> Option<&toml::Value> {
-        self.values.iter().find(|((s, n), _)| (*s, *n) == (section, name)).map(|(_, value)| value)
+        self.find(section, name).map(|setting| &setting.value)
+    }
+
+    /// The value of a key with its source.
+    pub(super) fn find(&self, section: &str, name: &str) -> Option<&Setting> {
+        self.values.iter().find(|((s, n), _)| (*s, *n) == (section, name)).map(|(_, setting)| setting)
+    }
+
+    /// All values with their keys.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, &Setting)> {
+        self.values.iter().map(|((section, name), setting)| (*section, *name, setting))
     }
 }
 
