@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use tests::glovebox::{CompletedRun, Home, bash, finish, tool_call, wait_until};
 use tests::model_server::{ModelReply, ModelServer};
 
+use crate::skip::skip_without;
+
 fn run(home: &Home, responses: &Value, more: &[&str]) -> Command {
     let (model, workspace) = (home.script(responses), home.workspace());
     let runtime = ["run", "--runtime", "local", "-l", &model, "-d", workspace.to_str().unwrap()];
@@ -165,6 +167,24 @@ fn names(checks: &Value) -> Vec<&str> {
     checks.as_array().unwrap().iter().map(|check| check["check"].as_str().unwrap()).collect()
 }
 
+#[test]
+fn run_ends_with_the_files_that_are_not_committed() {
+    if skip_without("git") {
+        return;
+    }
+    let home = Home::new();
+    let script = "git init -q && echo 1 > kept && echo 1 > changed && git add . && \
+                  git -c user.name=a -c user.email=a@b commit -qm first && echo 2 > changed && echo 1 > new";
+    let steps = json!([bash(script), finish()]);
+    let ended = run_to_end(&home, &mut run(&home, &steps, &["work"])).expect(0);
+    let summary = "\nfiles that are not committed:\n  M changed\n  A new\n\nfinished after 2 steps";
+    assert!(ended.stderr.contains(summary), "{}", ended.stderr);
+    let other = Home::new();
+    let ended =
+        run_to_end(&other, &mut run(&other, &json!([bash("echo 1 > new"), finish()]), &["work"])).expect(0);
+    assert!(!ended.stderr.contains("not committed"), "without a repository: {}", ended.stderr);
+    home.assert_nothing_runs();
+}
 
 #[test]
 fn configuration_is_shown_with_its_sources() {

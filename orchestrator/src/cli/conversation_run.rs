@@ -16,7 +16,7 @@ use super::follow::{FollowResult, TerminalFollower};
 use super::run_options::RunOptions;
 use super::screen::Output;
 use super::trajectory_file::{self, TrajectoryFile};
-use super::{print, print_isolation, trusted_config};
+use super::{changed_files, print, print_isolation, trusted_config};
 use crate::compose::{self, Models, StateDir, Stores};
 use crate::config::Config;
 use crate::exit::Exit;
@@ -139,6 +139,11 @@ impl ConversationRun<'_> {
             }
             Ok(exit)
         });
+        let changes = match exit {
+            Ok(Exit::Interrupted) | Err(_) => String::new(),
+            Ok(_) if output == Output::Transcript => changed_files::describe(conversations, id).await,
+            Ok(_) => String::new(),
+        };
         let reason = match &exit {
             Ok(Exit::Interrupted) => CloseReason::Interrupted,
             _ => CloseReason::AtRest,
@@ -146,7 +151,10 @@ impl ConversationRun<'_> {
         let is_interrupted = reason == CloseReason::Interrupted;
         let closed = conversations.close(id, reason).await;
         let exit = match (&closed, exit) {
-            (Ok(closed), Ok(exit)) => self.report_close(&closed.state, trajectory, exit).await,
+            (Ok(closed), Ok(exit)) => {
+                print::note(&changes);
+                self.report_close(&closed.state, trajectory, exit).await
+            }
             (_, exit) => exit,
         };
         // The claim in `closed` keeps the sweep from the conversation's sandbox until here.

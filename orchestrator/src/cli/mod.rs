@@ -4,6 +4,7 @@ mod approval;
 mod audit;
 mod bounded_output;
 mod candidates;
+mod changed_files;
 mod completions;
 mod config_show;
 mod confirm;

@@ -113,7 +113,15 @@ impl WorkspaceFiles {
     /// # Errors
     /// [`WorkspaceError::NoRepository`], or see [`WorkspaceError`].
     pub async fn git_changes(&self) -> Result<Vec<FileChange>, WorkspaceError> {
-        git::changes(self).await
+        git::changes(self, git::ComparisonBase::Remote).await
+    }
+
+    /// Returns the files that are not committed as they are, of the same repositories.
+    ///
+    /// # Errors
+    /// See [`git_changes`](Self::git_changes).
+    pub async fn uncommitted_changes(&self) -> Result<Vec<FileChange>, WorkspaceError> {
+        git::changes(self, git::ComparisonBase::Head).await
     }
 
     /// Returns a file as it is, and as it is in the remote branch. The path is one of [`git_changes`](Self::git_changes), or

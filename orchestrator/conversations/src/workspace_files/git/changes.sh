@@ -1,7 +1,9 @@
-# Prints the changes of the repositories in the folder $1 and in its subfolders, all texts followed by NUL. For each repository:
+# Prints the changes of the repositories in the folder $1 and in its subfolders relative to $2, `remote` or `head`, all texts
+# followed by NUL. For each repository:
 # its path, pairs of a status and a path, an empty text, paths of untracked files, an empty text. Exits with 3 if there is none.
 
 root=$1
+base=$2
 is_found=3
 count=0
 

@@ -1,4 +1,4 @@
-//! Changes of the workspace's git repositories, as V0 shows them: relative to the remote branch.
+//! Changes of the workspace's git repositories: relative to the remote branch, as V0 shows them, or to the current commit.
 //!
 //! git runs in the sandbox, by scripts that keep the repository's configuration from running programs. See `repository.sh`.
 
@@ -25,7 +25,26 @@ const NO_REPOSITORY: i32 = 3;
 /// Exit code if the remote branch has no such file.
 const NO_ORIGINAL: i32 = 4;
 
-/// A file that differs from the remote branch.
+/// What files are compared with.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ComparisonBase {
+    /// The remote branch.
+    Remote,
+    /// The current commit.
+    Head,
+}
+
+impl ComparisonBase {
+    /// The argument of `changes.sh`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Remote => "remote",
+            Self::Head => "head",
+        }
+    }
+}
+
+/// A file that differs from what it is compared with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileChange {
     /// Path relative to the repository in the workspace, or to the workspace.
@@ -44,9 +63,11 @@ pub struct FileVersions {
 }
 
 /// Lists the changes.
-pub(super) async fn changes(workspace: &WorkspaceFiles) -> Result<Vec<FileChange>, WorkspaceError> {
-    let folder = workspace.git_folder();
-    let arguments = [folder];
+pub(super) async fn changes(
+    workspace: &WorkspaceFiles,
+    base: ComparisonBase,
+) -> Result<Vec<FileChange>, WorkspaceError> {
+    let arguments = [workspace.git_folder(), base.as_str()];
     match script(CHANGES, &arguments, MAX_CHANGES_BYTES).run(workspace.sandbox.as_ref()).await? {
         ScriptResult::Exited { code: 0, output } => Ok(parse_changes(&output)),
         ScriptResult::Exited { code, .. } => Err(failure(code)),

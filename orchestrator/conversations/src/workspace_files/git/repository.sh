@@ -11,6 +11,9 @@ export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT
 # A repository may promise objects that a program would have to fetch.
 export GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 GIT_NO_REPLACE_OBJECTS=1
 
+# What files are compared with: `remote` or `head`.
+base=remote
+
 command -v git >/dev/null 2>&1 || exit 3
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
@@ -59,9 +62,13 @@ ours() {
 # Prints the id of the commit that $1 refers to.
 commit() { original rev-parse --verify --quiet "$1"; }
 
-# Prints the tree that V0 compares with: the remote branch of the current one, where it left the remote's default branch, that
-# branch, or the empty tree.
+# Prints the tree that files are compared with: for `head`, the current commit; for `remote`, as in V0, the remote branch of the
+# current one, where it left the remote's default branch, or that branch. The empty tree if there is none.
 find_reference() {
+    if [ "$base" = head ]; then
+        commit HEAD || ours "$1" hash-object -t tree /dev/null
+        return
+    fi
     branch=$(original symbolic-ref --quiet --short HEAD) || branch=
     if [ -n "$branch" ] && found=$(commit "refs/remotes/origin/$branch"); then
         echo "$found"
