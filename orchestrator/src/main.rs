@@ -6,6 +6,7 @@ mod compose;
 mod config;
 mod exit;
 mod input_file;
+mod line_editor;
 mod metrics;
 mod redacted_stderr;
 mod resolved_path;

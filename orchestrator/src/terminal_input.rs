@@ -1,4 +1,4 @@
-//! Lines from the terminal.
+//! Lines from the terminal, which the user can edit: see [`LineEditor`]. On a terminal without an editor:
 //!
 //! The terminal is polled, and read only when it has input, so that a cancelled read cannot consume input that is typed later.
 //! An alternative to polling would need unsafe code, or a thread that continues to read.
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 
+use crate::line_editor::LineEditor;
 use crate::redacted_stderr::RedactedStderr;
 
 /// Interval of polling the terminal. Users do not notice the delay.
@@ -26,11 +27,33 @@ const READ_SIZE: usize = 4096;
 #[derive(Default)]
 pub(crate) struct TerminalInput {
     typed: Vec<u8>,
+    /// `None` before the first question, and while a line is read.
+    editor: Option<LineEditor>,
+}
+
+/// Whether the cursor keys bring a line back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineHistory {
+    Remember,
+    Skip,
 }
 
 impl TerminalInput {
+    /// Shows a prompt, and reads a line that the user can edit if the terminal allows it. `None` at the end of the input. Input that
+    /// was typed before is no answer.
+    pub(crate) async fn ask(&mut self, prompt: &str, history: LineHistory) -> io::Result<Option<String>> {
+        self.discard();
+        let Some(editor) = self.editor.take().or_else(LineEditor::open) else {
+            RedactedStderr.write_all(prompt.as_bytes())?;
+            return self.line().await;
+        };
+        let (editor, line) = editor.read_on_thread(prompt.to_owned(), history == LineHistory::Remember).await;
+        self.editor = editor;
+        line
+    }
+
     /// Reads the next line, without its newline. `None` at the end of the input. Cancel-safe.
-    pub(crate) async fn line(&mut self) -> io::Result<Option<String>> {
+    async fn line(&mut self) -> io::Result<Option<String>> {
         loop {
             let end = self.typed.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
             let is_too_long = self.typed.len() > MAX_LINE_LENGTH;
@@ -50,7 +73,7 @@ impl TerminalInput {
     }
 
     /// Discards input that was typed so far.
-    pub(crate) fn discard(&mut self) {
+    fn discard(&mut self) {
         self.typed.clear();
         discard_typed_input();
     }
@@ -73,9 +96,19 @@ pub(crate) fn has_user() -> bool {
 /// Asks a question and returns the trimmed answer. Input that was typed before the question is not an answer to it.
 pub(crate) fn ask(question: &str) -> io::Result<String> {
     discard_typed_input();
-    RedactedStderr.write_all(question.as_bytes())?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
+    let (text, prompt) = question.rsplit_once('\n').map_or(("", question), |(text, prompt)| (text, prompt));
+    if !text.is_empty() {
+        RedactedStderr.write_all(format!("{text}\n").as_bytes())?;
+    }
+    let answer = match LineEditor::open() {
+        Some(mut editor) => editor.read(prompt)?.unwrap_or_default(),
+        None => {
+            RedactedStderr.write_all(prompt.as_bytes())?;
+            let mut answer = String::new();
+            io::stdin().read_line(&mut answer)?;
+            answer
+        }
+    };
     Ok(answer.trim().to_owned())
 }
 

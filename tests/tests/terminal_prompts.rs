@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tests::glovebox::{Home, bash, binary, finish, tool_call, wait_until};
 use tests::terminal::TestTerminal;
@@ -113,6 +114,62 @@ fn rejection_prompts_for_a_reason_and_the_next_message() {
     let contents: Vec<_> =
         select_events(&log, "action", "message").iter().map(|event| &event["args"]["content"]).collect();
     assert_eq!(contents, ["work", "just finish"], "no other user message");
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn typed_line_is_edited_before_it_is_sent() {
+    let home = Home::new();
+    let steps = json!([{"text": "Which file?"}, {"text": "Sure?"}, finish()]);
+    let mut terminal = TestTerminal::start(&run(&home, &steps));
+    terminal.wait_for("what should the agent do?");
+    // ^U deletes the line, ^A moves to its start, the cursor keys to the left and to the end.
+    terminal.type_text("wrong\x15he first\x01t\x1b[F one\x1b[D\x1b[D\x7f\x1b[F\n");
+    terminal.wait_for("Sure?\r\n");
+    terminal.wait_for("what should the agent do?");
+    // The line before, with an addition.
+    terminal.type_text("\x1b[A!\n");
+    terminal.wait_for_end(0);
+    let log = log(&home);
+    let messages = select_events(&log, "action", "message");
+    let user: Vec<_> = messages.iter().filter(|event| event["source"] == "user").collect();
+    let contents: Vec<_> = user.iter().map(|event| &event["args"]["content"]).collect();
+    assert_eq!(contents, ["work", "the first ne", "the first ne!"]);
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn end_of_input_leaves_the_question_open() {
+    let home = asking_home();
+    let mut terminal = TestTerminal::start(&run(&home, &json!([bash("one"), finish()])));
+    terminal.wait_for("approve?");
+    terminal.type_text("\x04");
+    terminal.wait_for_end(4);
+    // Without an editor, which needs a cursor that moves.
+    for (answer, code) in [("\x04", 4), ("s\n", 130)] {
+        let mut terminal = TestTerminal::start(resume(&home, &home.conversations()[0]).env("TERM", "dumb"));
+        terminal.wait_for("approve?");
+        terminal.type_text(answer);
+        terminal.wait_for_end(code);
+    }
+    home.assert_nothing_runs();
+}
+
+#[test]
+fn terminal_has_its_mode_back_after_a_signal_at_a_prompt() {
+    let home = asking_home();
+    let glovebox = run(&home, &json!([bash("one"), finish()]));
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "stty -a > before; \"$@\"; stty -a > after; cmp before after && echo same", "sh"]);
+    shell.arg(binary()).args(glovebox.get_args()).current_dir(home.path());
+    shell.envs(glovebox.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut terminal = TestTerminal::start(&shell);
+    terminal.wait_for("approve?");
+    let start = format!("{} run work ", binary().display());
+    let (id, _) = home.processes().into_iter().find(|(_, line)| line.starts_with(&start)).unwrap();
+    kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+    terminal.wait_for("same\r\n");
+    terminal.wait_for_end(0);
     home.assert_nothing_runs();
 }
 

@@ -5,7 +5,7 @@ use conversations::UserDecision;
 use super::interrupts::Interrupts;
 use super::print;
 use super::screen::Output;
-use crate::terminal_input::{TerminalInput, has_user};
+use crate::terminal_input::{LineHistory, TerminalInput, has_user};
 
 const REASON: &str = "  reason for the agent, or Enter for none: ";
 
@@ -57,7 +57,7 @@ impl TerminalPrompt {
 
     /// Asks what an agent that waits should do.
     pub(super) async fn ask_instruction(&mut self, interrupts: &mut Interrupts) -> Instruction {
-        match self.ask_line(INSTRUCTION, interrupts).await {
+        match self.ask_line(INSTRUCTION, LineHistory::Remember, interrupts).await {
             InputLine::Line(line) if !line.trim().is_empty() => Instruction::Message(line),
             InputLine::Line(_) | InputLine::End => Instruction::Leave,
             InputLine::Interrupted => Instruction::Stop,
@@ -76,7 +76,7 @@ impl TerminalPrompt {
             similar.map(|actions| format!(", [a]lways {actions} in this conversation")).unwrap_or_default();
         let question = format!("  approve? [y]es, [n]o{always}, [s]top: ");
         loop {
-            let line = match self.ask_line(&question, interrupts).await {
+            let line = match self.ask_line(&question, LineHistory::Skip, interrupts).await {
                 InputLine::Line(line) => line,
                 InputLine::Interrupted => return Answer::Stop,
                 InputLine::End => return Answer::Leave,
@@ -88,7 +88,7 @@ impl TerminalPrompt {
                 }
                 Some(Choice::Stop) => return Answer::Stop,
                 Some(Choice::Reject) => {
-                    return match self.ask_line(REASON, interrupts).await {
+                    return match self.ask_line(REASON, LineHistory::Remember, interrupts).await {
                         InputLine::Line(reason) => {
                             Answer::Decision(UserDecision::Reject(reason.trim().to_owned()))
                         }
@@ -102,11 +102,14 @@ impl TerminalPrompt {
     }
 
     /// Reads a line. Discards what was typed before the prompt.
-    async fn ask_line(&mut self, prompt: &str, interrupts: &mut Interrupts) -> InputLine {
-        self.input.discard();
-        print::note(prompt);
+    async fn ask_line(
+        &mut self,
+        prompt: &str,
+        history: LineHistory,
+        interrupts: &mut Interrupts,
+    ) -> InputLine {
         let line = tokio::select! {
-            line = self.input.line() => line,
+            line = self.input.ask(prompt, history) => line,
             () = interrupts.next() => {
                 print::note("\n");
                 return InputLine::Interrupted;
