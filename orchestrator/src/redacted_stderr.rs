@@ -1,13 +1,14 @@
 //! Standard error for the log and for messages to the user. Redacts secrets and escapes C1 controls and format characters.
 //!
 //! The redactors are global, because a log line may come from any module or library: that of the configuration, and on a server
-//! those of the conversations.
+//! those of the conversations. So is the status line, which must not stay in the line that is written.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use engine::secrets::{Redactor, WeakRedactor};
+use indicatif::{ProgressBar, WeakProgressBar};
 
 use crate::terminal_text::escape_controls;
 
@@ -18,6 +19,23 @@ struct Redactors {
     own: Option<Redactor>,
     /// Those of conversations, of which some may have ended.
     shared: Vec<WeakRedactor>,
+}
+
+/// The latest status line on the terminal.
+static STATUS: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+
+/// Sets the status line that is cleared while text is written, and drawn again below the text.
+pub(crate) fn set_status(status: &ProgressBar) {
+    *STATUS.lock().unwrap_or_else(PoisonError::into_inner) = Some(status.downgrade());
+}
+
+/// Writes while the status line is cleared.
+fn above_status<T>(write: impl FnOnce() -> T) -> T {
+    let status = STATUS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match status.and_then(|status| status.upgrade()) {
+        Some(status) => status.suspend(write),
+        None => write(),
+    }
 }
 
 /// Sets the redactor of the configuration.
@@ -52,7 +70,7 @@ impl Write for RedactedStderr {
             Cow::Borrowed(_) => text,
             Cow::Owned(redacted) => redacted.into(),
         });
-        io::stderr().lock().write_all(escape_controls(&text).as_bytes())
+        above_status(|| io::stderr().lock().write_all(escape_controls(&text).as_bytes()))
     }
 
     fn flush(&mut self) -> io::Result<()> {

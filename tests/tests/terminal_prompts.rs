@@ -237,6 +237,20 @@ fn resume_prompts_for_a_message_when_the_agent_waits() {
 }
 
 #[test]
+fn status_is_cleared_before_a_line_is_written() {
+    let home = Home::new();
+    let mut terminal = TestTerminal::start(&run(&home, &json!([bash("sleep 1000"), finish()])));
+    terminal.wait_for("$ sleep 1000");
+    terminal.wait_for("running in the sandbox (");
+    terminal.type_text("\x03");
+    let before = terminal.wait_for("glovebox: stopping");
+    let line = before.rsplit("\x1b[2K").next().unwrap();
+    assert!(!line.contains("running in the sandbox"), "{before:?}");
+    terminal.wait_for_end(130);
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn input_typed_during_a_run_does_not_reach_the_shell() {
     let home = Home::new();
     let glovebox =

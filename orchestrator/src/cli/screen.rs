@@ -10,6 +10,7 @@ use protocol::{AgentState, ConversationId, Event, EventId};
 
 use super::palette::{self, Palette};
 use super::{print, transcript::Transcript};
+use crate::redacted_stderr;
 
 /// Interval at which the status line is drawn.
 const DRAW_INTERVAL: Duration = Duration::from_millis(200);
@@ -44,6 +45,7 @@ impl Screen {
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
         status.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         status.enable_steady_tick(DRAW_INTERVAL);
+        redacted_stderr::set_status(&status);
         let transcript = Transcript::coloured(Palette::for_stderr());
         Self { output, transcript, status, is_line_open: false }
     }
@@ -143,13 +145,11 @@ impl Screen {
             return;
         }
         let was_open = std::mem::replace(&mut self.is_line_open, !text.ends_with('\n'));
-        match (was_open, self.is_line_open) {
-            (false, false) => return self.status.suspend(|| print::note(text)),
-            (false, true) => self.hide_status(),
-            (true, _) => {}
+        if !was_open && self.is_line_open {
+            self.hide_status();
         }
         print::note(text);
-        if !self.is_line_open {
+        if was_open && !self.is_line_open {
             self.unhide_status();
         }
     }
