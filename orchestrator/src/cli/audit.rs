@@ -39,8 +39,9 @@ pub(super) struct AuditArguments {
 
 pub(super) async fn run(arguments: AuditArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let AuditArguments { user, conversation, limit, json } = arguments;
-    let config = load_config_to_read(overrides)?;
-    let stores = Stores::open(&config, &open_state_of_server(&config)?).await?;
+    let mut config = load_config_to_read(overrides)?;
+    let state_dir = open_state_of_server(&mut config, overrides)?;
+    let stores = Stores::open(&config, &state_dir).await?;
     let entries = stores.accounts().await?.audit.read(&AuditFilter { user, conversation, limit }).await?;
     stores.close().await;
     if json {

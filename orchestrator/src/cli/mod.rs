@@ -38,6 +38,7 @@ mod saved_trajectory;
 mod screen;
 mod serve;
 mod startup_files;
+mod served_store;
 mod store;
 mod table;
 mod trajectory_file;
@@ -53,6 +54,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 pub(crate) use completions::complete_if_requested;
 pub(crate) use options::parse;
+use served_store::open_state_of_server;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -369,18 +371,6 @@ async fn print_isolation(config: &Config, state_dir: &StateDir) -> anyhow::Resul
         print::note(&format!("isolation: {isolation}\nbounded: {bounds}\n"));
     }
     Ok(())
-}
-
-/// Opens the state folder of a command for the server's users or data. Warns if its server uses another store.
-fn open_state_of_server(config: &Config) -> anyhow::Result<StateDir> {
-    let state_dir = StateDir::open(&config.state_dir)?;
-    let own = config.store.name();
-    if let Some(served) = state_dir.served_store().filter(|served| *served != own) {
-        print::warning(&format!(
-            "the server of this state folder uses {served}, this command {own}: give it the server's --store or --config-file"
-        ));
-    }
-    Ok(state_dir)
 }
 
 fn warn_about_runtime(config: &Config, overrides: &Overrides) {

@@ -27,7 +27,7 @@ use super::duration_argument;
 use super::interrupts::{Hangup, Interrupts};
 use super::trusted_config;
 use super::{BackendOptions, prepare, print};
-use crate::compose::{self, ServerKey, StateDir, Stores, UserConfigs};
+use crate::compose::{self, ServedStore, ServerKey, StateDir, Stores, UserConfigs};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::metrics::Metrics;
@@ -171,7 +171,8 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let own_url = format!("{scheme}://{address}");
     let stores =
         Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address, &own_url)).await?;
-    let _served = state_dir.mark_served(&config.store.name())?;
+    let served = ServedStore { name: config.store.name(), config_file: config.store.url_file.clone() };
+    let _served = state_dir.mark_served(&served)?;
     let accounts = stores.accounts().await?;
     if !accounts.users.users().await?.is_empty() {
         compose::sharing_warnings(&config).iter().for_each(|warning| print::warning(warning));

@@ -28,8 +28,8 @@ pub(super) enum StoreCommand {
 }
 
 pub(super) async fn run(command: StoreCommand, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let config = load_config_to_read(overrides)?;
-    let state_dir = open_state_of_server(&config)?;
+    let mut config = load_config_to_read(overrides)?;
+    let state_dir = open_state_of_server(&mut config, overrides)?;
     let stop = StopSignal::listen()?;
     match run_in(command, &config, &state_dir, &stop).await {
         Err(_) if stop.is_stopped() => Ok(Exit::Interrupted),

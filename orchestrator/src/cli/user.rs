@@ -63,8 +63,8 @@ The conversations stay, and only the operator sees them. One that runs continues
 }
 
 pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let config = load_config_to_read(overrides)?;
-    let state_dir = open_state_of_server(&config)?;
+    let mut config = load_config_to_read(overrides)?;
+    let state_dir = open_state_of_server(&mut config, overrides)?;
     let stores = Stores::open(&config, &state_dir).await?;
     let done = execute(arguments.command, &stores).await;
     stores.close().await;

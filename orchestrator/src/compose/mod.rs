@@ -41,7 +41,7 @@ pub(crate) use secrets::{guarded_provider, redactor, registry};
 pub(crate) use security::{ANALYZER_TIMEOUT, MODEL_ANALYZER_TIMEOUT};
 pub(crate) use security::{confirmation_policy, security_analyzer};
 pub(crate) use server_key::ServerKey;
-pub(crate) use state_dir::{Lock, StateDir};
+pub(crate) use state_dir::{Lock, ServedStore, StateDir};
 pub(crate) use stores::Stores;
 use tool_servers::tool_servers;
 pub(crate) use user_config::{UserConfigs, check_model, sharing_warnings};

@@ -13,13 +13,23 @@ use async_trait::async_trait;
 use conversations::{ConversationLock, ConversationLocks, HostError, LockGuard};
 use protocol::ConversationId;
 use sandbox::{HostSecret, LocalProbes};
+use serde::{Deserialize, Serialize};
 use storage::{SqliteOptions, SqliteStore};
 use tokio_util::sync::CancellationToken;
 
 use super::host_error;
 
-/// File that a server locks, with the name of its store.
+/// File that a server locks, with its [`ServedStore`].
 const SERVED_STORE_FILE: &str = "served-store";
+
+/// The store of a running server, without secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ServedStore {
+    /// Name of the store for people.
+    pub(crate) name: String,
+    /// The configuration file that names it. `None` if the server has it from elsewhere.
+    pub(crate) config_file: Option<PathBuf>,
+}
 
 const LOCK_ATTEMPTS: u32 = 5;
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -184,19 +194,21 @@ impl StateDir {
     }
 
     /// Records which store a server of this folder uses, until the lock is dropped. `None` if there is another server.
-    pub(crate) fn mark_served(&self, store: &str) -> anyhow::Result<Option<Lock>> {
+    pub(crate) fn mark_served(&self, store: &ServedStore) -> anyhow::Result<Option<Lock>> {
         let lock = Self::try_lock(self.path.join(SERVED_STORE_FILE))?;
         if let Some(lock) = &lock {
-            std::fs::write(&lock.path, store)
+            std::fs::write(&lock.path, serde_json::to_vec(store)?)
                 .with_context(|| format!("cannot write {}", lock.path.display()))?;
         }
         Ok(lock)
     }
 
     /// The store of the running server of this folder. `None` if none runs.
-    pub(crate) fn served_store(&self) -> Option<String> {
+    pub(crate) fn served_store(&self) -> Option<ServedStore> {
         let path = self.path.join(SERVED_STORE_FILE);
-        Self::is_held(&path).then(|| std::fs::read_to_string(&path).ok()).flatten()
+        let text = Self::is_held(&path).then(|| std::fs::read_to_string(&path).ok()).flatten()?;
+        // Earlier versions wrote the name only.
+        Some(serde_json::from_str(&text).unwrap_or(ServedStore { name: text, config_file: None }))
     }
 
     /// Whether a process holds the lock of this file.
@@ -319,9 +331,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state_dir = StateDir::open(folder.path()).unwrap();
         assert_eq!(state_dir.served_store(), None);
-        let server = state_dir.mark_served("postgres://db/a").unwrap();
-        assert_eq!(state_dir.served_store().as_deref(), Some("postgres://db/a"));
-        assert!(state_dir.mark_served("another").unwrap().is_none());
+        let store =
+            |name: &str| ServedStore { name: name.to_owned(), config_file: Some("/etc/g.toml".into()) };
+        let server = state_dir.mark_served(&store("postgres://db/a")).unwrap();
+        assert_eq!(state_dir.served_store(), Some(store("postgres://db/a")));
+        assert!(state_dir.mark_served(&store("another")).unwrap().is_none());
+        std::fs::write(folder.path().join(SERVED_STORE_FILE), "postgres://db/b").unwrap();
+        let earlier = ServedStore { name: "postgres://db/b".to_owned(), config_file: None };
+        assert_eq!(state_dir.served_store(), Some(earlier), "as an earlier version writes it");
         drop(server);
         assert_eq!(state_dir.served_store(), None);
     }

@@ -8,7 +8,7 @@ use storage::{S3_VARIABLES, S3Options};
 
 use super::Overrides;
 use super::host::{expand_home, variable};
-use super::settings::{ConfigError, Settings};
+use super::settings::{ConfigError, Origin, Settings};
 
 /// Default time after which other hosts take over the conversations of one that no longer renews its leases.
 const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(45);
@@ -24,6 +24,8 @@ const MAX_LEASE_DURATION: Duration = Duration::from_hours(1);
 pub(crate) struct StoreSettings {
     /// Address of a PostgreSQL database, which may have a password. `None` for a file in the state folder.
     pub url: Option<SecretString>,
+    /// The file that the address is from. `None` if it is from elsewhere.
+    pub url_file: Option<PathBuf>,
     /// Where large events are.
     pub blobs: BlobPlace,
     /// Time after which other hosts take over the conversations of one that no longer renews its leases.
@@ -48,6 +50,10 @@ impl StoreSettings {
         environment: &impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         let url = overrides.store.clone().or_else(|| settings.text("store", "url"));
+        let url_file = match settings.find("store", "url").map(|setting| &setting.origin) {
+            Some(Origin::File(path, _)) if overrides.store.is_none() => path.canonicalize().ok(),
+            _ => None,
+        };
         if url.as_ref().is_some_and(|url| !is_postgres(url)) {
             // The text may have a password.
             return Err(ConfigError::Store(
@@ -64,7 +70,7 @@ impl StoreSettings {
         }
         let blobs = overrides.blobs.clone().or_else(|| settings.text("store", "blobs"));
         let blobs = blobs.map_or(Ok(BlobPlace::Default), |place| BlobPlace::read(&place, environment))?;
-        Ok(Self { url: url.map(SecretString::from), blobs, lease_duration })
+        Ok(Self { url: url.map(SecretString::from), url_file, blobs, lease_duration })
     }
 
     /// Name of the store for people, without user and password.

@@ -10,6 +10,32 @@ use tests::postgres::PostgresServer;
 const UNAVAILABLE: &str = "SERVER$STORE_UNAVAILABLE";
 
 #[tokio::test]
+async fn commands_find_the_store_of_the_running_server() {
+    let Some(database) = PostgresServer::start() else { return };
+    let home = Home::new();
+    let address = database.address(&database.create_database());
+    let file = home.write("server.toml", format!("[store]\nurl = \"{address}\"\n"));
+    let script = home.script(&json!([finish()]));
+    let server = HostServer::start(&home, &script, &["--config-file", file.to_str().unwrap()]);
+    let added = home.run(&["user", "add", "ada"]).expect(0);
+    assert!(added.stderr.contains("the store of the running server, from "), "{}", added.stderr);
+    let (key, _) = home.add_key("ada", &[]);
+    let status = server.status_with_key("/api/conversations", Some(&key)).await;
+    assert_eq!(status, StatusCode::OK, "the server has the user");
+    assert!(home.run(&["audit", "--json"]).expect(0).stdout.contains("ada"));
+    let backup = home.run(&["store", "backup", "backup.tar.gz"]).expect(0);
+    assert!(backup.stderr.contains("the store of the running server"), "{}", backup.stderr);
+    // A store that the user names is not replaced.
+    home.write("other.toml", "");
+    let other = home.run(&["user", "ls", "--json", "--config-file", "other.toml"]).expect(0);
+    assert!(other.stderr.contains("warning: the server of this state folder uses"), "{}", other.stderr);
+    assert!(!other.stdout.contains("ada"), "{}", other.stdout);
+    std::fs::remove_file(file).unwrap();
+    let unknown = home.run(&["user", "ls"]).expect(0);
+    assert!(unknown.stderr.contains("give it the server's --store"), "{}", unknown.stderr);
+}
+
+#[tokio::test]
 async fn outage_of_the_store_is_reported_by_each_api() {
     let Some(database) = PostgresServer::start() else { return };
     let address = database.address(&database.create_database());
