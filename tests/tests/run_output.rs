@@ -265,6 +265,7 @@ async fn doctor_fails_when_the_model_does_not_answer() {
     }
     let (code, checks) = doctor(&home, &["--runtime", "local", "-l", "gpt-4o"], &[]);
     assert_eq!((code, &check(&checks, "key")["status"]), (1, &json!("failed")), "{checks}");
+    assert!(check(&checks, "key")["detail"].to_string().contains("LLM_API_KEY"), "{checks}");
 }
 
 #[test]
@@ -275,10 +276,20 @@ fn doctor_fails_when_a_remote_runtime_does_not_answer() {
     let (api, server) = ("SANDBOX_REMOTE_RUNTIME_API_URL", "SANDBOX_REMOTE_SERVER_URL");
     for (runtime, variables, name, expected) in [
         ("remote", vec![], "service", "set remote_runtime_api_url"),
-        ("remote", vec![(api, url.as_str()), ("SANDBOX_API_KEY", "k")], "service", "refused"),
-        ("remote", vec![(server, &url), ("SANDBOX_REMOTE_SERVER_KEY", "k")], "service", "refused"),
+        (
+            "remote",
+            vec![(api, url.as_str()), ("SANDBOX_API_KEY", "k")],
+            "service",
+            "start the service at http://127.0.0.1",
+        ),
+        (
+            "remote",
+            vec![(server, &url), ("SANDBOX_REMOTE_SERVER_KEY", "k")],
+            "service",
+            "start the server at http://127.0.0.1",
+        ),
         ("ssh", vec![], "ssh", "add --host"),
-        ("ssh", vec![("SANDBOX_SSH_HOST", host.as_str())], "ssh", "refused"),
+        ("ssh", vec![("SANDBOX_SSH_HOST", host.as_str())], "ssh", "try `ssh ssh://me@127.0.0.1:"),
     ] {
         let script = home.script(&json!([]));
         let (code, checks) = doctor(&home, &["--runtime", runtime, "-l", &script], &variables);

@@ -227,13 +227,16 @@ async fn describe_models(config: &Config) -> anyhow::Result<Option<String>> {
 }
 
 fn disk(folder: &Path) -> Check {
-    let free = match rustix::fs::statvfs(folder) {
-        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
+    match rustix::fs::statvfs(folder) {
+        Ok(disk) => free_space(folder, disk.f_bavail.saturating_mul(disk.f_frsize)),
         Err(error) => {
             let detail = format!("cannot inspect {}: {error}", folder.display());
-            return Check { name: "disk", status: Status::Failed, detail };
+            Check { name: "disk", status: Status::Failed, detail }
         }
-    };
+    }
+}
+
+fn free_space(folder: &Path, free: u64) -> Check {
     let status = match free {
         0..MIN_SPACE => Status::Failed,
         MIN_SPACE..LOW_SPACE => Status::Warning,
@@ -254,5 +257,16 @@ mod tests {
     fn disk_check_fails_when_the_folder_does_not_exist() {
         assert_eq!(disk(Path::new("/nowhere/at/all")).status, Status::Failed);
         assert!(disk(Path::new("/")).detail.contains(" free in /"));
+    }
+
+    #[test]
+    fn full_disk_gets_a_next_step() {
+        for (free, status) in
+            [(MIN_SPACE - 1, Status::Failed), (MIN_SPACE, Status::Warning), (LOW_SPACE, Status::Ok)]
+        {
+            let check = free_space(Path::new("/state"), free);
+            assert_eq!(check.status, status, "{free}");
+            assert_eq!(check.detail.contains("set file_store_path under [core]"), status != Status::Ok);
+        }
     }
 }
