@@ -1,16 +1,11 @@
 //! Copies logs from another store, event by event, without changing them.
 
 use std::io;
-use std::sync::Arc;
 
 use async_trait::async_trait;
-use engine::events::EventStore;
 use protocol::{ConversationId, Event, EventId};
 
 use crate::{Claim, Conversations, ConversationsError, HostError};
-
-/// Number of events per read of another store.
-const PAGE_SIZE: usize = 32;
 
 /// Size at which events are appended, in bytes of JSON. Smaller logs are appended in one batch.
 const MAX_BATCH_BYTES: usize = if cfg!(test) { 3_000 } else { 32 << 20 };
@@ -23,46 +18,6 @@ pub trait EventPages {
     /// # Errors
     /// An error ends the copy of the log.
     async fn next(&mut self) -> Result<Vec<Event>, ConversationsError>;
-}
-
-/// The events of a log in a store, or the first ones: as logs only grow, those are the same while others append to it.
-pub struct LogPages {
-    store: Arc<dyn EventStore>,
-    conversation: ConversationId,
-    next: EventId,
-    /// `None` for the end of the log.
-    end: Option<EventId>,
-}
-
-impl LogPages {
-    /// Returns all events.
-    pub fn new(store: Arc<dyn EventStore>, conversation: ConversationId) -> Self {
-        Self { store, conversation, next: EventId::FIRST, end: None }
-    }
-
-    /// Returns the events before `end`, which the log has.
-    pub fn before(store: Arc<dyn EventStore>, conversation: ConversationId, end: EventId) -> Self {
-        Self { end: Some(end), ..Self::new(store, conversation) }
-    }
-}
-
-#[async_trait(?Send)]
-impl EventPages for LogPages {
-    /// [`ConversationsError::Unknown`] if events before the end are missing, because the conversation was removed meanwhile.
-    async fn next(&mut self) -> Result<Vec<Event>, ConversationsError> {
-        let left = self.end.map_or(u64::MAX, |end| end.0.saturating_sub(self.next.0));
-        let limit = usize::try_from(left).unwrap_or(usize::MAX).min(PAGE_SIZE);
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let page = self.store.read(&self.conversation, self.next, limit).await?;
-        match page.last() {
-            Some(last) => self.next = last.id.next(),
-            None if self.end.is_some() => return Err(ConversationsError::Unknown(self.conversation.clone())),
-            None => {}
-        }
-        Ok(page)
-    }
 }
 
 /// What [`Conversations::copy_in`] does.
@@ -219,12 +174,15 @@ fn json_length(event: &Event) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use engine::events::EventStore;
     use engine::testing::{MemoryStore, timestamp};
     use protocol::action::MessageAction;
     use protocol::{Action, EventSource};
 
     use super::*;
-    use crate::{ConversationLocks, NoWorkspaces, ProcessLocks};
+    use crate::{ConversationLocks, LogPages, NoWorkspaces, ProcessLocks};
 
     fn event(id: u64, content: String) -> Event {
         let message = MessageAction { content, ..Default::default() };

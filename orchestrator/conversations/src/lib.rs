@@ -25,6 +25,7 @@ mod hosted;
 mod library;
 mod lifecycle;
 mod list;
+mod log_pages;
 mod parts;
 mod ports;
 mod profile;
@@ -50,7 +51,7 @@ use running::RunningConversations;
 pub use engine::events::{InvalidPosition, ListPosition, Overview};
 
 pub use claim::{Claim, FolderUse};
-pub use copy::{CopiedLog, CopyMode, EventPages, LogPages};
+pub use copy::{CopiedLog, CopyMode, EventPages};
 pub use error::ConversationsError;
 pub use follow::{FollowOptions, Follower, RunOutcome};
 pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
@@ -60,6 +61,7 @@ pub use hosted::{
 };
 pub use library::{DeleteMode, FindProvider};
 pub use list::{ConversationEntry, ConversationFilter, ConversationStatus};
+pub use log_pages::LogPages;
 pub use parts::ConversationParts;
 pub use ports::PortError;
 pub use profile::{
@@ -73,6 +75,7 @@ pub use single_process::{NoWorkspaces, ProcessLocks};
 pub use start::{InitialTask, NewConversation};
 pub use sweeping::{SandboxRetention, Sweep};
 pub use task_prompt::task_prompt;
+pub use trajectory::TrajectoryPages;
 pub use update::{ConversationUpdate, WaitState};
 pub use workspace_files::{FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles, ZipParts};
 

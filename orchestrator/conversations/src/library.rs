@@ -14,11 +14,8 @@ use tokio::sync::watch;
 
 use crate::{
     ConversationEntry, ConversationFilter, ConversationSelector, Conversations, ConversationsError,
-    HostError, list, trajectory,
+    HostError, LogPages, list,
 };
-
-/// Number of events per read. Limits the memory for a long log.
-const PAGE_SIZE: usize = 256;
 
 /// Finds the provider of a runtime's sandboxes.
 pub type FindProvider<'a> = dyn Fn(&str) -> Result<Arc<dyn SandboxProvider>, HostError> + Send + Sync + 'a;
@@ -106,7 +103,8 @@ impl Conversations {
         Ok(old)
     }
 
-    /// Reads at most `limit` events of a conversation from `from` on. Empty if the log ends before.
+    /// Reads at most `limit` events of a conversation from `from` on. Empty if the log ends before. Events may be large: see
+    /// [`read_page`](Self::read_page).
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
@@ -196,9 +194,9 @@ impl Conversations {
     /// # Errors
     /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
     pub async fn events(&self, id: &ConversationId) -> Result<Vec<Event>, ConversationsError> {
-        let mut events = Vec::new();
+        let (mut events, mut pages) = (Vec::new(), LogPages::new(Arc::clone(&self.store), id.clone()));
         loop {
-            let page = self.store.read(id, EventId(events.len() as u64), PAGE_SIZE).await?;
+            let page = pages.next_page().await?;
             if page.is_empty() {
                 break;
             }
@@ -207,7 +205,7 @@ impl Conversations {
         if events.is_empty() { Err(ConversationsError::Unknown(id.clone())) } else { Ok(events) }
     }
 
-    /// Returns a conversation as a V0 trajectory. Screenshots of pages are left out unless they are requested.
+    /// Returns a conversation as a V0 trajectory, in memory: see [`trajectory`](Self::trajectory).
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
@@ -216,7 +214,11 @@ impl Conversations {
         id: &ConversationId,
         with_screenshots: bool,
     ) -> Result<Vec<Event>, ConversationsError> {
-        Ok(trajectory::to_trajectory(self.events(id).await?, with_screenshots))
+        let (mut events, mut pages) = (Vec::new(), self.trajectory(id, with_screenshots).await?);
+        while let Some(page) = pages.next().await? {
+            events.extend(page);
+        }
+        Ok(events)
     }
 
     /// Returns a conversation as V0 stores it: its trajectory, with ids from 0 without gaps.

@@ -85,13 +85,14 @@ impl EventStore for MeteredStore {
         self.inner.as_stored(events)
     }
 
-    async fn read(
+    async fn read_page(
         &self,
         conversation: &ConversationId,
         from: EventId,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.inner.read(conversation, from, limit).await
+        self.inner.read_page(conversation, from, limit, max_bytes).await
     }
 
     async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {

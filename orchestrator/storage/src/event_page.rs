@@ -17,6 +17,8 @@ pub(crate) struct EventPage {
     events: Vec<Event>,
     /// The other ones, in order.
     blobs: Vec<BlobRow>,
+    /// Length of the JSON of both.
+    size_bytes: usize,
 }
 
 /// The row of an event in a blob.
@@ -35,14 +37,23 @@ impl EventPage {
     /// Adds the row of event `id`: its JSON, or the text of the reference to its blob.
     pub(crate) fn add_row(&mut self, id: EventId, json: &[u8], blob: Option<&[u8]>) -> Result<(), Damage> {
         match blob {
-            None => self.events.push(stored_event::parse(id, json, self.events.last())?),
+            None => {
+                self.events.push(stored_event::parse(id, json, self.events.last())?);
+                self.size_bytes = self.size_bytes.saturating_add(json.len());
+            }
             Some(text) => {
                 let text = std::str::from_utf8(text).map_err(|_| Damage::UnreadableReference)?;
-                let reference = text.parse().map_err(|_| Damage::UnreadableReference)?;
+                let reference: BlobReference = text.parse().map_err(|_| Damage::UnreadableReference)?;
+                self.size_bytes = self.size_bytes.saturating_add(reference.length_bytes());
                 self.blobs.push(BlobRow { id, reference });
             }
         }
         Ok(())
+    }
+
+    /// Returns the length of the JSON of all events, also of those in blobs.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes
     }
 
     /// Returns the events if none is in a blob, else the page.
@@ -76,7 +87,7 @@ impl EventPage {
         blobs: Option<&BlobStore>,
         conversation: &ConversationId,
     ) -> Result<Vec<Event>, StoreError> {
-        let Self { mut events, blobs: rows } = self;
+        let Self { mut events, blobs: rows, size_bytes: _ } = self;
         if rows.is_empty() {
             return Ok(events);
         }
@@ -94,7 +105,7 @@ impl EventPage {
         blobs: Option<&BlobStore>,
         conversation: &ConversationId,
     ) -> Result<Vec<Event>, StoreError> {
-        let Self { mut events, blobs: rows } = self;
+        let Self { mut events, blobs: rows, size_bytes: _ } = self;
         for row in rows {
             match row.read(configured(blobs)?, conversation).await {
                 Ok(event) => events.push(event),

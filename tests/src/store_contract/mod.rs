@@ -62,6 +62,7 @@ macro_rules! store_contract {
             read::reader_follows_by_cursor,
             read::limits_of_a_page_may_be_extreme,
             read::unknown_conversation_is_empty,
+            read::page_ends_with_the_event_that_exceeds_its_bytes,
             content::text_is_stored_exactly,
             content::numbers_and_order_of_keys_are_stored_exactly,
             content::large_events_are_stored,

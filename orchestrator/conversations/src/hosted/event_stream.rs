@@ -67,7 +67,7 @@ impl EventStream {
         let conversations = &self.hosted.conversations;
         let mut changes = conversations.watch_running();
         let end = conversations.subscribe(&self.id);
-        let page = conversations.read(&self.id, self.next, PAGE_SIZE).await?;
+        let page = conversations.read_page(&self.id, self.next, PAGE_SIZE).await?;
         if !page.is_empty() {
             self.source = Source::Store(page.into_iter().map(Arc::new).collect());
             return Ok(());

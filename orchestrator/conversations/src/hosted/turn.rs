@@ -238,7 +238,8 @@ impl Turn {
                         }
                     }
                     None => {
-                        let read = self.hosted.conversations.read(&self.id, self.next, PAGE_SIZE).await?;
+                        let read =
+                            self.hosted.conversations.read_page(&self.id, self.next, PAGE_SIZE).await?;
                         *page = read.into_iter().map(Arc::new).collect();
                         if page.is_empty() {
                             let state = self.latest_state().await?;

@@ -13,6 +13,7 @@ use protocol::{AgentState, ConversationId, EventId, UserId};
 
 use crate::error::ConversationsError;
 use crate::host::ConversationLocks;
+use crate::log_pages::MAX_PAGE_BYTES;
 
 /// Maximum number of conversations per read of the store. Bounds the memory if a filter selects few of them.
 const PAGE_SIZE: usize = 500;
@@ -209,7 +210,7 @@ async fn complete(store: &dyn EventStore, listed: ListedConversation) -> Result<
     let ListedConversation { summary, overview, overview_events: mut next } = listed;
     let mut change = OverviewChange { overview, ..OverviewChange::default() };
     while next < summary.events {
-        let events = store.read(&summary.id, EventId(next), EVENT_PAGE_SIZE).await?;
+        let events = store.read_page(&summary.id, EventId(next), EVENT_PAGE_SIZE, MAX_PAGE_BYTES).await?;
         let Some(last) = events.last() else { break };
         next = last.id.next().0;
         events.iter().for_each(|event| change.apply(event));

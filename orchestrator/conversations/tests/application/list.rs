@@ -101,13 +101,14 @@ impl EventStore for OutdatedStore {
         self.logs.append(conversation, events).await
     }
 
-    async fn read(
+    async fn read_page(
         &self,
         conversation: &ConversationId,
         from: EventId,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.logs.read(conversation, from, limit).await
+        self.logs.read_page(conversation, from, limit, max_bytes).await
     }
 
     async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {

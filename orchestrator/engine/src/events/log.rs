@@ -17,6 +17,9 @@ use super::{EventStore, StoreError};
 /// Number of events per read from the store. Large enough to be worth a query, and bounds the memory of a reader.
 const PAGE_SIZE: usize = 256;
 
+/// Length of the JSON of a reader's page, which ends with the event that exceeds it. Events may have megabytes.
+const MAX_PAGE_BYTES: usize = 1 << 20;
+
 /// Number of the latest events that readers share. One that is further behind reads the store. Bounds the memory of events that the
 /// agent no longer has.
 const MAX_RECENT: usize = 64;
@@ -135,7 +138,7 @@ impl Cursor {
         let events = match recent {
             Some(events) => events,
             None => {
-                let page = self.store.read(&self.conversation, next, PAGE_SIZE).await?;
+                let page = self.store.read_page(&self.conversation, next, PAGE_SIZE, MAX_PAGE_BYTES).await?;
                 page.into_iter().map(Arc::new).collect()
             }
         };

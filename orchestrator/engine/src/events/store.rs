@@ -25,7 +25,8 @@ pub trait EventStore: Send + Sync {
         Ok(events)
     }
 
-    /// Returns at most `limit` events from `from` on, in order. Empty if the log ends before `from`.
+    /// Returns at most `limit` events from `from` on, in order. Empty if the log ends before `from`. Events may be large: see
+    /// [`read_page`](Self::read_page).
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -34,6 +35,20 @@ pub trait EventStore: Send + Sync {
         conversation: &ConversationId,
         from: EventId,
         limit: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.read_page(conversation, from, limit, usize::MAX).await
+    }
+
+    /// Like [`read`](Self::read), but the page ends with the event at which the JSON of its events exceeds `max_bytes`.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    async fn read_page(
+        &self,
+        conversation: &ConversationId,
+        from: EventId,
+        limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError>;
 
     /// Returns one conversation. `None` if it has no events.

@@ -49,13 +49,14 @@ impl EventStore for GuardedStore {
         self.store.append(conversation, &self.redact(events)?).await
     }
 
-    async fn read(
+    async fn read_page(
         &self,
         conversation: &ConversationId,
         from: EventId,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.store.read(conversation, from, limit).await
+        self.store.read_page(conversation, from, limit, max_bytes).await
     }
 
     async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {

@@ -71,15 +71,25 @@ impl EventStore for MemoryStore {
         })
     }
 
-    async fn read(
+    async fn read_page(
         &self,
         conversation: &ConversationId,
         from: EventId,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
         Ok(self.with(|logs| {
             let log = logs.get(conversation).map(Vec::as_slice).unwrap_or_default();
-            log.iter().filter(|event| event.id >= from).take(limit).cloned().collect()
+            let mut bytes = 0;
+            let fits = |event: &&Event| {
+                let has_room = bytes <= max_bytes;
+                // Most reads have no maximum.
+                if max_bytes < usize::MAX {
+                    bytes += serde_json::to_string(event).map_or(0, |json| json.len());
+                }
+                has_room
+            };
+            log.iter().filter(|event| event.id >= from).take(limit).take_while(fits).cloned().collect()
         }))
     }
 

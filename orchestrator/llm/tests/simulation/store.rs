@@ -32,13 +32,14 @@ impl EventStore for DeadlyStore {
         }
     }
 
-    async fn read(
+    async fn read_page(
         &self,
         conversation: &ConversationId,
         from: EventId,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.logs.read(conversation, from, limit).await
+        self.logs.read_page(conversation, from, limit, max_bytes).await
     }
 
     async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {

@@ -26,6 +26,11 @@ impl BlobReference {
         sha256.copy_from_slice(digest(&SHA256, content).as_ref());
         Self { sha256, length: content.len() as u64 }
     }
+
+    /// Returns the length of the content.
+    pub(crate) fn length_bytes(&self) -> usize {
+        usize::try_from(self.length).unwrap_or(usize::MAX)
+    }
 }
 
 impl fmt::Display for BlobReference {

@@ -99,7 +99,8 @@ async fn fill(
     let (mut first, mut past) = (gap.first, gap.past);
     while first < past {
         let limit = usize::try_from(past - first).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
-        let page = read::events(reads, &conversation, EventId(first.unsigned_abs()), limit).await;
+        let page =
+            read::events(reads, &conversation, (EventId(first.unsigned_abs()), limit), usize::MAX).await;
         let events = match page {
             Ok(page) => page.with_blobs(blobs, &conversation).await,
             Err(error) => Err(error),

@@ -216,13 +216,14 @@ impl EventStore for PostgresStore {
         self.check_lease(conversation, generation, result)
     }
 
-    async fn read(
+    async fn read_page(
         &self,
         conversation: &ConversationId,
         from: EventId,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        let read = || read::events(&self.reads, conversation, from, limit);
+        let read = || read::events(&self.reads, conversation, (from, limit), max_bytes);
         EventPage::read_whole(self.blobs.as_ref(), conversation, read).await
     }
 

@@ -16,14 +16,20 @@ pub(super) const READ_CONVERSATIONS: &str = "read the list of conversations";
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The end of the log, and a row per stored event before it. The only row has no event if none is in the range.
+/// The end of the log, and a row per stored event before it, up to the one that exceeds a number of bytes. The only row has no event if
+/// none is in the range.
 const EVENTS: &str = "
-    SELECT conversations.events, events.id, events.json, events.blob
-    FROM conversations LEFT JOIN events
-        ON events.conversation = conversations.number
-        AND events.id >= $2 AND events.id < least($3, conversations.events)
-    WHERE conversations.id = $1
-    ORDER BY events.id";
+    SELECT log_end, id, json, blob
+    FROM (
+        SELECT conversations.events AS log_end, events.id, events.json, events.blob,
+            sum(octet_length(events.json)) OVER (ORDER BY events.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+        FROM conversations LEFT JOIN events
+            ON events.conversation = conversations.number
+            AND events.id >= $2 AND events.id < least($3, conversations.events)
+        WHERE conversations.id = $1
+    ) AS page
+    WHERE coalesce(before, 0) <= $4
+    ORDER BY id";
 
 /// Times are compared as text (ISO 8601 in UTC).
 const CONVERSATIONS: &str = "
@@ -33,27 +39,37 @@ const CONVERSATIONS: &str = "
 pub(super) async fn events(
     database: &Database,
     conversation: &ConversationId,
-    from: EventId,
-    limit: usize,
+    (from, limit): (EventId, usize),
+    max_bytes: usize,
 ) -> Result<EventPage, StoreError> {
     let past = i64::try_from(from.0.saturating_add(limit as u64)).unwrap_or(i64::MAX);
     let Ok(start) = i64::try_from(from.0) else { return Ok(EventPage::default()) };
-    let rows = database.query(EVENTS, &[&conversation.as_str(), &start, &past]).await;
+    let max = i64::try_from(max_bytes).unwrap_or(i64::MAX);
+    let rows = database.query(EVENTS, &[&conversation.as_str(), &start, &past, &max]).await;
     let rows = rows.map_err(|error| failed(READ_EVENTS, error))?;
     let Some(first) = rows.first() else { return Ok(EventPage::default()) };
     let end = first.try_get::<_, i64>(0).map_err(|error| failed(READ_EVENTS, error))?.min(past);
-    range(&rows, start..end).map_err(|(id, source)| StoreError::Damaged {
+    // On another thread, because megabytes take milliseconds.
+    let parsing = tokio::task::spawn_blocking(move || range(&rows, start..end, max_bytes)).await;
+    parsing.map_err(|error| failed(READ_EVENTS, error))?.map_err(|(id, source)| StoreError::Damaged {
         conversation: conversation.clone(),
         id,
         source,
     })
 }
 
-/// Parses the rows, which must have exactly these ids.
-fn range(rows: &[Row], ids: std::ops::Range<i64>) -> Result<EventPage, (EventId, BoxError)> {
+/// Parses the rows, which must have exactly these ids, up to the one that exceeds `max_bytes`.
+fn range(
+    rows: &[Row],
+    ids: std::ops::Range<i64>,
+    max_bytes: usize,
+) -> Result<EventPage, (EventId, BoxError)> {
     let mut rows = rows.iter();
     let mut page = EventPage::default();
     for id in ids {
+        if page.size_bytes() > max_bytes {
+            break;
+        }
         add_row(&mut page, id, rows.next()).map_err(|source| (EventId(id.unsigned_abs()), source))?;
     }
     Ok(page)

@@ -165,7 +165,7 @@ fn apply(
     ids: Range<u64>,
 ) -> Result<Option<EventPage>, ReadError> {
     let end = ids.end;
-    match read_range(transaction, number, ids)?.without_blobs() {
+    match read_range(transaction, number, ids, usize::MAX)?.without_blobs() {
         Ok(events) => {
             overview::merge(transaction, number, end, &OverviewChange::from_events(&events))?;
             Ok(None)

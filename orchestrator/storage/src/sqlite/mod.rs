@@ -151,14 +151,17 @@ impl SqliteStore {
     }
 
     /// Reads the rows of a page.
-    async fn read_page(
+    async fn read_rows(
         &self,
         conversation: &ConversationId,
         from: EventId,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<EventPage, StoreError> {
         let conversation = conversation.clone();
-        self.readers.with(move |connection| read::events(connection, &conversation, from, limit)).await
+        self.readers
+            .with(move |connection| read::events(connection, &conversation, (from, limit), max_bytes))
+            .await
     }
 
     async fn change(&self, change: Change) -> Result<(), StoreError> {
@@ -180,13 +183,14 @@ impl EventStore for SqliteStore {
         self.change(Change::Append(Box::new(batch))).await
     }
 
-    async fn read(
+    async fn read_page(
         &self,
         conversation: &ConversationId,
         from: EventId,
         limit: usize,
+        max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        let read = || self.read_page(conversation, from, limit);
+        let read = || self.read_rows(conversation, from, limit, max_bytes);
         EventPage::read_whole(self.blobs.as_ref(), conversation, read).await
     }
 

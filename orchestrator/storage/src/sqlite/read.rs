@@ -27,12 +27,12 @@ impl From<rusqlite::Error> for ReadError {
     }
 }
 
-/// Reads up to `limit` events from `from`. Empty if the conversation does not exist.
+/// Reads up to `limit` events from `from`, up to the one that exceeds `max_bytes`. Empty if the conversation does not exist.
 pub(super) fn events(
     connection: &mut Connection,
     conversation: &ConversationId,
-    from: EventId,
-    limit: usize,
+    (from, limit): (EventId, usize),
+    max_bytes: usize,
 ) -> Result<EventPage, StoreError> {
     let snapshot = connection.transaction().map_err(|error| failed(READ_EVENTS, error))?;
     let log = find_log(&snapshot, conversation).map_err(|error| failed(READ_EVENTS, error))?;
@@ -41,7 +41,7 @@ pub(super) fn events(
     if from.0 >= end {
         return Ok(EventPage::default());
     }
-    read_range(&snapshot, number, from.0..end).map_err(|error| match error {
+    read_range(&snapshot, number, from.0..end, max_bytes).map_err(|error| match error {
         ReadError::Storage(error) => failed(READ_EVENTS, error),
         ReadError::Damaged(id, damage) => {
             StoreError::Damaged { conversation: conversation.clone(), id, source: Box::new(damage) }
@@ -62,6 +62,7 @@ pub(super) fn read_range(
     snapshot: &Connection,
     number: i64,
     ids: Range<u64>,
+    max_bytes: usize,
 ) -> Result<EventPage, ReadError> {
     let mut statement = snapshot.prepare_cached(
         "SELECT id, json, blob FROM events WHERE conversation = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
@@ -69,6 +70,9 @@ pub(super) fn read_range(
     let mut rows = statement.query(params![number, ids.start, ids.end])?;
     let mut page = EventPage::default();
     for id in ids.map(EventId) {
+        if page.size_bytes() > max_bytes {
+            break;
+        }
         let damaged = |damage| ReadError::Damaged(id, damage);
         let row = rows.next()?.filter(|row| row.get(0) == Ok(id.0));
         let row = row.ok_or_else(|| damaged(Damage::Missing))?;
