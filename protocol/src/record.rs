@@ -114,6 +114,24 @@ pub enum ConversationTrigger {
     Bitbucket,
 }
 
+impl ConversationTrigger {
+    /// Returns V0's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Resolver => "resolver",
+            Self::Gui => "gui",
+            Self::SuggestedTask => "suggested_task",
+            Self::Api => "openhands_api",
+            Self::Slack => "slack",
+            Self::MicroagentManagement => "microagent_management",
+            Self::Jira => "jira",
+            Self::JiraDc => "jira_dc",
+            Self::Linear => "linear",
+            Self::Bitbucket => "bitbucket",
+        }
+    }
+}
+
 /// The point at which a conversation was forked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkedFrom {
@@ -293,4 +311,25 @@ pub struct EditDrafted {
     /// The edit that the sandbox performs in place of the draft. `None` if the model's response was unusable; its cost
     /// still counts.
     pub edit: Option<EditAction>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn trigger_name_is_its_json() {
+        use ConversationTrigger::*;
+        let all =
+            [Resolver, Gui, SuggestedTask, Api, Slack, MicroagentManagement, Jira, JiraDc, Linear, Bitbucket];
+        for trigger in all {
+            assert_eq!(json!(trigger), json!(trigger.as_str()));
+            assert_eq!(
+                serde_json::from_value::<ConversationTrigger>(json!(trigger.as_str())).unwrap(),
+                trigger
+            );
+        }
+    }
 }

@@ -269,7 +269,7 @@ async fn send_events(
             // The first message is the title until a model has found one.
             has_title = true;
             let entry = state.conversations.conversations().entry(id).await?;
-            let title = entry.and_then(|entry| Some(view::conversation_info(state, &entry, None)?.title));
+            let title = entry.and_then(|entry| Some(view::conversation_info(state, &entry)?.title));
             let update = title.and_then(|title| title_update(id, &title));
             if let Some(update) = update
                 && !send(socket, &update).await

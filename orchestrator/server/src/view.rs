@@ -5,7 +5,7 @@ use engine::conversation::State;
 use engine::events::Overview;
 use git_providers::repository_name;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
-use protocol::record::{ConversationStarted, ConversationTrigger};
+use protocol::record::ConversationTrigger;
 use protocol::{
     Action, AgentState, ConversationId, Event, EventBody, EventSource, Observation, ObservationKind,
 };
@@ -92,13 +92,8 @@ pub(crate) fn conversation_state(server: &ServerState, id: &ConversationId) -> C
     }
 }
 
-/// Returns a conversation as clients see it. `None` if even its entry cannot be read. `started` has its settings, if they can be
-/// read.
-pub(crate) fn conversation_info(
-    server: &ServerState,
-    entry: &ConversationEntry,
-    started: Option<&ConversationStarted>,
-) -> Option<ConversationInfo> {
+/// Returns a conversation as clients see it. `None` if even its entry cannot be read.
+pub(crate) fn conversation_info(server: &ServerState, entry: &ConversationEntry) -> Option<ConversationInfo> {
     let summary = entry.summary.as_ref()?;
     let overview = entry.overview.as_ref().ok();
     let running = server.conversations.state(&summary.id);
@@ -114,10 +109,10 @@ pub(crate) fn conversation_info(
         last_updated_at: summary.last_updated_at.with_utc_zone(),
         status,
         runtime_status: running.as_deref().map(runtime_status),
-        selected_repository: repository(entry, started),
+        selected_repository: repository(entry),
         selected_branch: overview.and_then(|overview| overview.branch.clone()),
-        git_provider: started.and_then(|started| started.git_provider),
-        trigger: Some(trigger(started)),
+        git_provider: overview.and_then(|overview| overview.git_provider),
+        trigger: Some(trigger(entry)),
         num_connections: server.connection_count(&summary.id),
         url: None,
         session_api_key: None,
@@ -139,9 +134,9 @@ fn title(id: &ConversationId, title: Option<&str>) -> String {
 }
 
 /// Returns the repository in the workspace of a conversation, as V0 names it. `None` if there is none.
-pub(crate) fn repository(entry: &ConversationEntry, started: Option<&ConversationStarted>) -> Option<String> {
-    let provider = started.and_then(|started| started.git_provider);
-    Some(repository_name(provider, repository_url(entry)?))
+pub(crate) fn repository(entry: &ConversationEntry) -> Option<String> {
+    let overview = entry.overview.as_ref().ok()?;
+    Some(repository_name(overview.git_provider, overview.repository.as_deref()?))
 }
 
 /// Returns the URL of the repository in the workspace of a conversation. `None` if there is none.
@@ -150,8 +145,8 @@ pub(crate) fn repository_url(entry: &ConversationEntry) -> Option<&str> {
 }
 
 /// Returns what created a conversation. Those of the command line and of older versions count as V0's default.
-pub(crate) fn trigger(started: Option<&ConversationStarted>) -> ConversationTrigger {
-    started.and_then(|started| started.trigger).unwrap_or_default()
+fn trigger(entry: &ConversationEntry) -> ConversationTrigger {
+    entry.overview.as_ref().ok().and_then(|overview| overview.trigger).unwrap_or_default()
 }
 
 /// Whether the agent waits for its sandbox. An agent at rest may have none.

@@ -16,6 +16,7 @@ mod schema_migration;
 pub mod sealed;
 pub mod sqlite;
 mod stored_event;
+mod variant_name;
 
 pub use accounts::SqliteAccounts;
 pub use blobs::{BlobStore, BlobStoreError, S3_VARIABLES, S3Options};

@@ -1,6 +1,7 @@
 //! Cases of overviews, and of the queries for them.
 
 use engine::events::{ConversationPage, ConversationQuery, EventStore, ListedConversation, OverviewChange};
+use protocol::record::ConversationTrigger;
 use protocol::{AgentState, ConversationId, Event};
 use serde_json::{Value, json};
 
@@ -33,16 +34,16 @@ fn entered(id: u64, state: AgentState) -> Event {
 }
 
 fn started(folder: &str, repository: &str) -> Event {
-    owned(folder, repository, None)
+    owned(folder, repository, None, None)
 }
 
-fn owned(folder: &str, repository: &str, owner: Option<&str>) -> Event {
+fn owned(folder: &str, repository: &str, owner: Option<&str>, trigger: Option<&str>) -> Event {
     event_from(
         0,
         &json!({"record": "conversation_started", "args": {
             "agent": "CodeActAgent", "model": "Sonnet", "max_iterations": 5, "runtime": "local", "image": null,
             "workspace": folder, "setup": {"from": "repository", "url": repository, "branch": "main"},
-            "owner": owner,
+            "owner": owner, "git_provider": trigger.map(|_| "azure_devops"), "trigger": trigger,
         }}),
     )
 }
@@ -52,7 +53,7 @@ pub fn agent_log() -> Vec<Event> {
     let think =
         json!({"action": "think", "args": {"thought": "so"}, "llm_metrics": {"accumulated_cost": 0.25}});
     vec![
-        owned("/work", "https://host/a/b", Some("ada")),
+        owned("/work", "https://host/a/b", Some("ada"), Some("slack")),
         event_with(1, "Fix Login\nnow"),
         entered(2, AgentState::Running),
         titled(3, "Login \u{1f9e4}"),
@@ -145,13 +146,13 @@ pub async fn text_is_found_in_any_case_and_literally(backend: &dyn StoreBackend)
 /// Every filter selects, alone and with others.
 pub async fn conversations_are_selected_by_their_overview(backend: &dyn StoreBackend) {
     let store = backend.open().await;
-    for (name, state, folder, owner) in [
-        ("a", Some(AgentState::Finished), "/work", Some("ada")),
-        ("b", Some(AgentState::Running), "/work", Some("Ada")),
-        ("c", Some(AgentState::Error), "/works/inner", Some("ada")),
-        ("d", None, "/other", None),
+    for (name, state, folder, owner, trigger) in [
+        ("a", Some(AgentState::Finished), "/work", Some("ada"), Some("openhands_api")),
+        ("b", Some(AgentState::Running), "/work", Some("Ada"), Some("gui")),
+        ("c", Some(AgentState::Error), "/works/inner", Some("ada"), Some("microagent_management")),
+        ("d", None, "/other", None, None),
     ] {
-        let log = [owned(folder, &format!("https://host/{name}/repo"), owner)]
+        let log = [owned(folder, &format!("https://host/{name}/repo"), owner, trigger)]
             .into_iter()
             .chain(state.map(|state| entered(1, state)));
         store.append(&conversation(name), &log.collect::<Vec<_>>()).await.unwrap();
@@ -161,7 +162,13 @@ pub async fn conversations_are_selected_by_their_overview(backend: &dyn StoreBac
     let folder = |folder: &str| ConversationQuery { folder: Some(folder.into()), ..all() };
     let repository = |part: &str| ConversationQuery { repository: Some(part.into()), ..all() };
     let owner = |name: &str| ConversationQuery { owner: Some(name.parse().unwrap()), ..all() };
-    let cases: [(ConversationQuery, &[&str]); 12] = [
+    let trigger = |trigger| ConversationQuery { trigger: Some(trigger), ..all() };
+    let cases: [(ConversationQuery, &[&str]); 16] = [
+        (trigger(ConversationTrigger::Api), &["a"]),
+        (trigger(ConversationTrigger::MicroagentManagement), &["c"]),
+        // A conversation without a trigger has the first one.
+        (trigger(ConversationTrigger::Gui), &["b", "d"]),
+        (ConversationQuery { owner: Some("ada".parse().unwrap()), ..trigger(ConversationTrigger::Gui) }, &[]),
         (owner("ada"), &["c", "a"]),
         (owner("ad"), &[]),
         (ConversationQuery { folder: Some("/work".into()), ..owner("ada") }, &["a"]),

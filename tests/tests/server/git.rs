@@ -239,6 +239,12 @@ async fn new_conversation_has_its_provider_and_trigger() {
     let second = triggers(&format!("conversation_trigger=gui&limit=1&page_id={}", next.unwrap())).await;
     assert_eq!((first, second), (vec!["gui".to_owned()], (vec!["gui".to_owned()], None)));
 
+    // Lists read no logs: from here on, these cannot be read.
+    let database = rusqlite::Connection::open(home.path().join(".glovebox/glovebox.db")).unwrap();
+    database.execute_batch("UPDATE events SET json = '{'").unwrap();
+    let expected = (vec!["microagent_management".to_owned()], None);
+    assert_eq!(triggers("conversation_trigger=microagent_management").await, expected);
+
     let microagents = async |query: &str| {
         let path = format!("/api/microagent-management/conversations?{query}");
         let (status, page) = server.send(Method::GET, &path, None).await;

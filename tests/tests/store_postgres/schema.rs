@@ -7,7 +7,7 @@ use storage::PostgresStore;
 use storage::postgres::{PostgresOpenError, PostgresOptions};
 use tests::postgres::TestDatabase;
 use tests::store_contract::overviews::agent_log;
-use tests::store_contract::{conversation, events, log};
+use tests::store_contract::{conversation, event_with, events, log};
 
 use super::{acquire, host};
 
@@ -61,6 +61,50 @@ async fn log_of_the_first_version_is_listed_after_migration() {
     let page = store.list(&query).await.unwrap();
     assert_eq!(page.conversations[0].overview, OverviewChange::from_events(&log).overview);
     assert_eq!(tests::store_contract::log(&store, &conversation("a")).await, log);
+    store.close().await;
+}
+
+/// The version before the last one had overviews without a trigger.
+#[tokio::test]
+async fn triggers_of_older_logs_are_known_after_migration() {
+    let Some(database) = TestDatabase::create() else { return };
+    host(&database).await.close().await;
+    let (log, quoting) = (agent_log(), event_with(0, r#""record":"conversation_started","trigger":"slack""#));
+    for (name, log) in [("a", &log[..]), ("b", &[quoting])] {
+        let length = log.len();
+        database.execute(&format!(
+            "INSERT INTO conversations (id, events, created_at, last_updated_at, overview_events)
+             VALUES ('{name}', {length}, '2025-10-03T12:00:00', '2025-10-03T12:00:05', {length});
+             INSERT INTO overviews (conversation) SELECT number FROM conversations WHERE id = '{name}'"
+        ));
+        for event in log {
+            let json = serde_json::to_string(event).unwrap();
+            database.execute(&format!(
+                "INSERT INTO events SELECT number, {}, convert_to($json${json}$json$, 'UTF8')
+                 FROM conversations WHERE id = '{name}'",
+                event.id
+            ));
+        }
+    }
+    database.execute(
+        "INSERT INTO conversations (id, events, created_at, last_updated_at, overview_events)
+         VALUES ('damaged', 1, '2025-10-03T12:00:00', '2025-10-03T12:00:05', 1);
+         INSERT INTO overviews (conversation) SELECT number FROM conversations WHERE id = 'damaged';
+         INSERT INTO events SELECT number, 0, '\\xff' FROM conversations WHERE id = 'damaged'",
+    );
+    database.execute(
+        "ALTER TABLE overviews DROP COLUMN git_provider, DROP COLUMN conversation_trigger;
+         UPDATE glovebox_schema SET version = 6",
+    );
+    let store = host(&database).await;
+    let overview = OverviewChange::from_events(&log).overview;
+    for (name, provider, trigger) in
+        [("a", overview.git_provider, overview.trigger), ("b", None, None), ("damaged", None, None)]
+    {
+        let found = store.find(&conversation(name)).await.unwrap().unwrap().overview;
+        assert_eq!((found.git_provider, found.trigger), (provider, trigger), "{name}");
+    }
+    assert!(overview.git_provider.is_some() && overview.trigger.is_some());
     store.close().await;
 }
 

@@ -9,6 +9,7 @@ use engine::events::{
     ConversationQuery, ConversationSummary, EventStore, ListPosition, ListedConversation, Overview,
     OverviewChange, StoreError,
 };
+use protocol::record::ConversationTrigger;
 use protocol::{AgentState, ConversationId, EventId, UserId};
 
 use crate::error::ConversationsError;
@@ -32,6 +33,8 @@ pub struct ConversationFilter {
     pub folder: Option<PathBuf>,
     /// The repository in the workspace: a part of its URL.
     pub repository: Option<String>,
+    /// What created it. Conversations without a trigger have the default one.
+    pub trigger: Option<ConversationTrigger>,
     /// The user who owns it. `None` selects those of all users and of the operator.
     pub owner: Option<UserId>,
     /// Selects the conversations that follow this position.
@@ -150,6 +153,7 @@ impl ConversationFilter {
             agent_states: self.agent_states(),
             folder: folder.map(|folder| folder.to_string_lossy().into_owned()),
             repository: self.repository.clone(),
+            trigger: self.trigger,
             owner: self.owner.clone(),
             before: self.before.clone(),
             limit: PAGE_SIZE,

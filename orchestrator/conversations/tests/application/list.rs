@@ -14,6 +14,7 @@ use engine::events::{
 use engine::testing::MemoryStore;
 use protocol::action::MessageAction;
 use protocol::observation::AgentStateChangedObservation;
+use protocol::record::ConversationTrigger;
 use protocol::{Action, AgentState, ConversationId, Event, EventId, EventSource, Observation, Timestamp};
 
 /// More than two reads of the store.
@@ -143,5 +144,68 @@ async fn missing_events_are_read_from_the_log() {
     for entry in [&listed[0], &found] {
         assert_eq!(entry.status(), ConversationStatus::Agent(AgentState::Finished));
         assert_eq!(entry.overview.as_ref().unwrap().title(), "Task 1");
+    }
+}
+
+/// A store whose events cannot be read, as those of damaged logs.
+struct OverviewsOnly(MemoryStore);
+
+#[async_trait]
+impl EventStore for OverviewsOnly {
+    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+        self.0.append(conversation, events).await
+    }
+
+    async fn read_page(
+        &self,
+        conversation: &ConversationId,
+        from: EventId,
+        _: usize,
+        _: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        let source = "its events must not be read".into();
+        Err(StoreError::Damaged { conversation: conversation.clone(), id: from, source })
+    }
+
+    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+        self.0.find(conversation).await
+    }
+
+    async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
+        self.0.list(query).await
+    }
+
+    async fn conversations(&self) -> Result<ConversationList, StoreError> {
+        self.0.conversations().await
+    }
+
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        self.0.remove(conversation).await
+    }
+}
+
+#[tokio::test]
+async fn list_by_trigger_reads_no_events() {
+    let store = Arc::new(OverviewsOnly(MemoryStore::default()));
+    for (number, trigger) in [None, Some("gui"), Some("slack"), Some("slack")].into_iter().enumerate() {
+        let started = Event::from_value(&serde_json::json!({
+            "id": 0, "timestamp": format!("2025-10-03T12:00:0{number}.000000"), "source": "environment",
+            "record": "conversation_started", "args": {
+                "agent": "CodeActAgent", "model": "m", "max_iterations": 5, "runtime": "local", "image": null,
+                "workspace": null, "trigger": trigger,
+            },
+        }));
+        store.append(&id(number), &[started.unwrap()]).await.unwrap();
+    }
+    let conversations = conversations(store, ProcessLocks::default());
+    for (trigger, expected) in [
+        (ConversationTrigger::Slack, &["c0003", "c0002"][..]),
+        (ConversationTrigger::Gui, &["c0001", "c0000"]),
+        (ConversationTrigger::Api, &[]),
+    ] {
+        let filter = ConversationFilter { trigger: Some(trigger), limit: Some(10), ..Default::default() };
+        let listed = conversations.list(&filter).await.unwrap();
+        assert!(listed.iter().all(|entry| entry.overview.is_ok()), "{listed:?}");
+        assert_eq!(ids(&listed), expected, "{trigger:?}");
     }
 }

@@ -4,7 +4,8 @@
 //! change: a store merges its fields without knowing what the events mean.
 
 use protocol::action::MessageAction;
-use protocol::record::{ConversationStarted, WorkspaceSetup};
+use protocol::client_api::git::GitProvider;
+use protocol::record::{ConversationStarted, ConversationTrigger, WorkspaceSetup};
 use protocol::{Action, AgentState, Event, EventBody, EventSource, ObservationKind, Record, UserId};
 
 use crate::title;
@@ -30,6 +31,10 @@ pub struct Overview {
     pub repository: Option<String>,
     /// Branch of that repository.
     pub branch: Option<String>,
+    /// Where that repository is hosted. `None` if the user did not choose it by its provider.
+    pub git_provider: Option<GitProvider>,
+    /// What created it. `None` for those of the command line.
+    pub trigger: Option<ConversationTrigger>,
     /// The user who owns it. `None` if it is the operator's.
     pub owner: Option<UserId>,
     /// The last state of the agent.
@@ -131,6 +136,8 @@ impl OverviewChange {
             folder,
             repository: repository.map(bounded),
             branch: branch.map(bounded),
+            git_provider: started.git_provider,
+            trigger: started.trigger,
             owner: started.owner.clone(),
             ..std::mem::take(&mut self.overview)
         };
@@ -192,7 +199,7 @@ mod tests {
         json!({"record": "conversation_started", "args": {
             "agent": "CodeActAgent", "model": "Sonnet", "max_iterations": 5, "runtime": "local", "image": null,
             "workspace": "/Work", "setup": {"from": "repository", "url": "https://host/a/b", "branch": "main"},
-            "owner": "ada",
+            "owner": "ada", "git_provider": "gitlab", "trigger": "slack",
         }})
     }
 
@@ -211,6 +218,8 @@ mod tests {
             assert_eq!((overview.title(), overview.folder.as_deref()), ("Fix Login", Some("/Work")));
             assert_eq!(overview.repository.as_deref(), Some("https://host/a/b"));
             assert_eq!(overview.branch.as_deref(), Some("main"));
+            assert_eq!(overview.git_provider, Some(GitProvider::GitLab));
+            assert_eq!(overview.trigger, Some(ConversationTrigger::Slack));
             assert_eq!(overview.owner, state.started.and_then(|started| started.owner));
             assert_eq!(overview.owner.as_ref().map(UserId::as_str), Some("ada"));
             assert!(["login\nnow", "sonnet", "/work"].iter().all(|text| change.search.contains(text)));

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use protocol::record::ConversationTrigger;
 use protocol::{AgentState, ConversationId, Timestamp, UserId};
 
 use super::{ConversationSummary, Overview, StoreError};
@@ -18,6 +19,8 @@ pub struct ConversationQuery {
     pub folder: Option<String>,
     /// A part of the URL of the repository in the workspace.
     pub repository: Option<String>,
+    /// What created it. Conversations without a trigger have the default one.
+    pub trigger: Option<ConversationTrigger>,
     /// The user who owns it. `None` selects those of all users and of the operator.
     pub owner: Option<UserId>,
     /// Selects the conversations that follow this position.

@@ -138,13 +138,15 @@ fn listed(id: &ConversationId, log: &[Event]) -> Option<(ListedConversation, Sea
 
 fn selects(query: &ConversationQuery, listed: &ListedConversation, search: &SearchText) -> bool {
     let ListedConversation { overview, .. } = listed;
-    let ConversationQuery { text, agent_states, folder, repository, owner, before, limit: _ } = query;
+    let ConversationQuery { text, agent_states, folder, repository, trigger, owner, before, limit: _ } =
+        query;
     let has_repository =
         |part: &String| overview.repository.as_ref().is_some_and(|url| url.contains(part.as_str()));
     text.as_ref().is_none_or(|text| search.contains(text))
         && (agent_states.is_empty() || agent_states.contains(&overview.agent_state()))
         && (folder.is_none() || *folder == overview.folder)
         && repository.as_ref().is_none_or(has_repository)
+        && trigger.is_none_or(|trigger| trigger == overview.trigger.unwrap_or_default())
         && (owner.is_none() || *owner == overview.owner)
         && before.as_ref().is_none_or(|before| listed.position() < *before)
 }

@@ -15,7 +15,7 @@ use protocol::client_api::{
     ConversationConfig, ConversationInfo, ConversationPage, ConversationReply, ExperimentConfig,
     FeedbackReply, NewConversation, StartConversation, TitleChange,
 };
-use protocol::record::{ConversationStarted, ConversationTrigger, FeedbackGiven};
+use protocol::record::{ConversationTrigger, FeedbackGiven};
 use protocol::{ConversationId, Event, UserId};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -204,9 +204,9 @@ pub(super) async fn list_of_microagents(
         selected_repository: Some(repository.clone()),
         conversation_trigger: Some(ConversationTrigger::MicroagentManagement),
     };
-    let is_of_repository = |(entry, started): &Selected| {
+    let is_of_repository = |entry: &ConversationEntry| {
         view::repository_url(entry) == Some(repository.as_str())
-            || view::repository(entry, started.as_ref()).as_ref() == Some(&repository)
+            || view::repository(entry).as_ref() == Some(&repository)
     };
     selected_page(&state, caller.user, query, is_of_repository).await.map(Json)
 }
@@ -225,7 +225,7 @@ async fn selected_page(
     state: &ServerState,
     owner: Option<UserId>,
     mut query: ListQuery,
-    predicate: impl Fn(&Selected) -> bool,
+    predicate: impl Fn(&ConversationEntry) -> bool,
 ) -> Result<ConversationPage, ApiError> {
     // As in V0, an empty filter is none.
     query.page_id.take_if(|id| id.is_empty());
@@ -236,31 +236,23 @@ async fn selected_page(
     let before = query.page_id.as_deref().map(str::parse).transpose();
     let filter = ConversationFilter {
         repository: query.selected_repository.as_deref().map(url_part),
+        trigger: query.conversation_trigger,
         owner,
         before: before.map_err(|error| ApiError::invalid("page_id", error))?,
         limit: Some(query.limit + 1),
         ..ConversationFilter::default()
     };
-    let ListQuery { selected_repository: repository, conversation_trigger: trigger, .. } = &query;
-    let is_selected = |conversation: &Selected| {
-        let (entry, started) = conversation;
-        predicate(conversation)
-            && trigger.is_none_or(|trigger| view::trigger(started.as_ref()) == trigger)
-            && repository
-                .as_ref()
-                .is_none_or(|repository| has_repository(entry, started.as_ref(), repository))
+    let repository = query.selected_repository.as_ref();
+    let is_selected = |entry: &ConversationEntry| {
+        predicate(entry) && repository.is_none_or(|repository| has_repository(entry, repository))
     };
     let mut selected = select(state, filter, is_selected).await?;
     let has_more = selected.len() > query.limit;
     selected.truncate(query.limit);
-    let last = selected.last().and_then(|(entry, _)| entry.position()).filter(|_| has_more);
-    let to_info = |(entry, started): &Selected| view::conversation_info(state, entry, started.as_ref());
-    let results = selected.iter().filter_map(to_info).collect();
+    let last = selected.last().and_then(ConversationEntry::position).filter(|_| has_more);
+    let results = selected.iter().filter_map(|entry| view::conversation_info(state, entry)).collect();
     Ok(ConversationPage { results, next_page_id: last.map(|position| position.to_string()) })
 }
-
-/// A conversation of a list, with its settings if they can be read.
-type Selected = (ConversationEntry, Option<ConversationStarted>);
 
 /// Returns a part of the URL of every repository that a text names. At Azure DevOps, a URL does not contain the full name, and has no
 /// spaces.
@@ -270,35 +262,24 @@ fn url_part(repository: &str) -> String {
 }
 
 /// Whether a text is the full name of a conversation's repository, or a part of its URL.
-fn has_repository(entry: &ConversationEntry, started: Option<&ConversationStarted>, text: &str) -> bool {
+fn has_repository(entry: &ConversationEntry, text: &str) -> bool {
     view::repository_url(entry).is_some_and(|url| url.contains(text))
-        || view::repository(entry, started).is_some_and(|name| name == text)
+        || view::repository(entry).is_some_and(|name| name == text)
 }
 
-/// Lists the conversations that the filter and the predicate select. The trigger and the provider are in their logs only, so a list
-/// of rare ones reads the start of each.
+/// Lists the conversations that the filter and the predicate select. Reads no logs.
 async fn select(
     state: &ServerState,
     mut filter: ConversationFilter,
-    is_selected: impl Fn(&Selected) -> bool,
-) -> Result<Vec<Selected>, ApiError> {
+    is_selected: impl Fn(&ConversationEntry) -> bool,
+) -> Result<Vec<ConversationEntry>, ApiError> {
     let conversations = state.conversations.conversations();
     let (limit, mut selected) = (filter.limit.unwrap_or(MAX_PAGE_SIZE), Vec::new());
     loop {
         let entries = conversations.list(&filter).await?;
         let is_last = entries.len() < limit;
         filter.before = entries.last().and_then(ConversationEntry::position);
-        for entry in entries {
-            let started = match &entry.summary {
-                // A damaged log has an entry all the same.
-                Some(summary) => conversations.started(&summary.id).await.unwrap_or_default(),
-                None => None,
-            };
-            let conversation = (entry, started);
-            if is_selected(&conversation) {
-                selected.push(conversation);
-            }
-        }
+        selected.extend(entries.into_iter().filter(&is_selected));
         if is_last || selected.len() >= limit || filter.before.is_none() {
             selected.truncate(limit);
             return Ok(selected);
@@ -317,8 +298,7 @@ pub(super) async fn find(
     let Some(id) = known(path)? else { return Ok(Json(None)) };
     let conversations = state.conversations.conversations();
     let Some(entry) = conversations.entry(&id).await? else { return Ok(Json(None)) };
-    let started = conversations.started(&id).await.unwrap_or_default();
-    Ok(Json(view::conversation_info(&state, &entry, started.as_ref())))
+    Ok(Json(view::conversation_info(&state, &entry)))
 }
 
 /// Returns the conversation of a path. `None` if the caller can see none of this id.

@@ -91,12 +91,13 @@ WITH batch AS MATERIALIZED (
 ), described AS (
     INSERT INTO overviews
     SELECT log.number, given_title, first_line, model, folder, repository, branch,
-        search_title, search_message, search_settings
+        search_title, search_message, search_settings, git_provider, conversation_trigger
     FROM unnest(
         $14::bigint[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[],
-        $21::bytea[], $22::bytea[], $23::bytea[]
+        $21::bytea[], $22::bytea[], $23::bytea[], $26::bytea[], $27::bytea[]
     ) AS texts (
-        batch, given_title, first_line, model, folder, repository, branch, search_title, search_message, search_settings
+        batch, given_title, first_line, model, folder, repository, branch, search_title, search_message, search_settings,
+        git_provider, conversation_trigger
     )
     JOIN batch ON batch.number = texts.batch
     JOIN log ON log.id = batch.id AND log.is_covered
@@ -177,8 +178,19 @@ pub(super) async fn write(
     batches: &[&FencedBatch],
 ) -> Result<Vec<Result<(), StoreError>>, DatabaseError> {
     let columns = Columns::new(batches);
-    let [title, line, model, folder, repository, branch, in_title, in_message, in_settings] =
-        &columns.texts.0;
+    let [
+        title,
+        line,
+        model,
+        folder,
+        repository,
+        branch,
+        in_title,
+        in_message,
+        in_settings,
+        provider,
+        trigger,
+    ] = &columns.texts.0;
     let parameters: Parameters<'_> = &[
         &columns.ids,
         &columns.firsts,
@@ -205,6 +217,8 @@ pub(super) async fn write(
         in_settings,
         &columns.owners,
         &columns.blobs,
+        provider,
+        trigger,
     ];
     let rows = database.query_once(APPEND, parameters).await?;
     let mut results = Vec::with_capacity(batches.len());

@@ -3,19 +3,22 @@
 //! Scans the entries of all conversations, for the reasons that the store in SQLite has.
 
 use engine::events::{ConversationPage, ConversationQuery, ListedConversation, Overview, StoreError};
+use protocol::record::ConversationTrigger;
 use protocol::{AgentState, ConversationId, UserId};
 use tokio_postgres::Row;
 
 use super::database::{Database, DatabaseError};
 use super::read::{BoxError, READ_CONVERSATIONS, summary};
 use crate::failure::failed;
+use crate::variant_name::from_name;
 
 /// The columns of a conversation, the first four as in the list without overviews.
 macro_rules! columns {
     () => {
         "conversations.id, conversations.events, conversations.created_at, conversations.last_updated_at,
          conversations.overview_events, conversations.agent_state, conversations.cost,
-         given_title, first_line, model, folder, repository, branch, conversations.owner"
+         given_title, first_line, model, folder, repository, branch, conversations.owner,
+         git_provider, conversation_trigger"
     };
 }
 
@@ -32,6 +35,9 @@ const LIST: &str = concat!(
         WHERE ($1::text IS NULL OR (last_updated_at, id) < ($1, $2))
             AND ($3::text[] IS NULL OR coalesce(agent_state, $4) = ANY ($3))
             AND ($9::text IS NULL OR owner = $9)
+            AND ($10::bytea IS NULL OR $10 = coalesce(
+                (SELECT conversation_trigger FROM overviews WHERE conversation = number), $11
+            ))
             AND (num_nonnulls($5::bytea, $6::bytea, $7::bytea) = 0 OR EXISTS (
                 SELECT FROM overviews WHERE conversation = number
                     AND ($5 IS NULL OR position($5 IN search_title) > 0 OR position($5 IN search_message) > 0
@@ -83,7 +89,8 @@ async fn read_rows(
     query: &ConversationQuery,
     last: Option<&RowPosition>,
 ) -> Result<Vec<Row>, DatabaseError> {
-    let ConversationQuery { text, agent_states, folder, repository, owner, before: _, limit } = query;
+    let ConversationQuery { text, agent_states, folder, repository, trigger, owner, before: _, limit } =
+        query;
     let names: Vec<_> = agent_states.iter().map(|state| state.as_str()).collect();
     let bytes = |text: &'_ Option<String>| text.as_ref().map(|text| text.as_bytes().to_owned());
     database
@@ -99,6 +106,8 @@ async fn read_rows(
                 &bytes(repository),
                 &i64::try_from(*limit).unwrap_or(i64::MAX),
                 &owner.as_ref().map(UserId::as_str),
+                &trigger.map(|trigger| trigger.as_str().as_bytes()),
+                &ConversationTrigger::default().as_str().as_bytes(),
             ],
         )
         .await
@@ -134,6 +143,8 @@ fn parse(row: &Row) -> Result<ListedConversation, BoxError> {
         folder: text(row, 10)?,
         repository: text(row, 11)?,
         branch: text(row, 12)?,
+        git_provider: text(row, 14)?.and_then(from_name),
+        trigger: text(row, 15)?.and_then(from_name),
         owner: row.try_get::<_, Option<String>>(13)?.map(UserId::try_from).transpose()?,
     };
     let overview_events = u64::try_from(row.try_get::<_, i64>(4)?)?;

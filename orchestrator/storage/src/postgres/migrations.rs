@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0004_hosts.sql"),
     include_str!("../../migrations/postgres/0005_accounts.sql"),
     include_str!("../../migrations/postgres/0006_blobs.sql"),
+    include_str!("../../migrations/postgres/0007_triggers.sql"),
 ];
 
 /// Schema version of this program.

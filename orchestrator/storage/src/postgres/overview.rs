@@ -1,6 +1,8 @@
 //! Changes of overviews, and the parts that the statements for them share.
 
 use engine::events::{Overview, OverviewChange, SearchText};
+use protocol::client_api::git::GitProvider;
+use protocol::record::ConversationTrigger;
 use protocol::{AgentState, UserId};
 
 use super::database::{Database, DatabaseError};
@@ -18,7 +20,9 @@ macro_rules! merge_texts {
             branch = coalesce(excluded.branch, overviews.branch),
             search_title = coalesce(excluded.search_title, overviews.search_title),
             search_message = coalesce(overviews.search_message, excluded.search_message),
-            search_settings = coalesce(excluded.search_settings, overviews.search_settings)"
+            search_settings = coalesce(excluded.search_settings, overviews.search_settings),
+            git_provider = coalesce(excluded.git_provider, overviews.git_provider),
+            conversation_trigger = coalesce(excluded.conversation_trigger, overviews.conversation_trigger)"
     };
 }
 pub(super) use merge_texts;
@@ -36,7 +40,8 @@ WITH covered AS (
     RETURNING number
 ), described AS (
     INSERT INTO overviews
-    SELECT number, $6::bytea, $7::bytea, $8::bytea, $9::bytea, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea
+    SELECT number, $6::bytea, $7::bytea, $8::bytea, $9::bytea, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea,
+        $16::bytea, $17::bytea
     FROM covered
     ",
     merge_texts!(),
@@ -45,9 +50,9 @@ WITH covered AS (
 SELECT FROM covered"
 );
 
-/// The texts of changes, by column: those of [`Overview`], then those of [`SearchText`].
+/// The texts of changes, by column: those of [`Overview`], then those of [`SearchText`], then the names in [`Overview`].
 #[derive(Default)]
-pub(super) struct TextColumns<'a>(pub(super) [Vec<Option<&'a [u8]>>; 9]);
+pub(super) struct TextColumns<'a>(pub(super) [Vec<Option<&'a [u8]>>; 11]);
 
 impl<'a> TextColumns<'a> {
     pub(super) fn push(&mut self, change: &'a OverviewChange) {
@@ -57,7 +62,7 @@ impl<'a> TextColumns<'a> {
     }
 }
 
-fn texts(OverviewChange { overview, search }: &OverviewChange) -> [Option<&[u8]>; 9] {
+fn texts(OverviewChange { overview, search }: &OverviewChange) -> [Option<&[u8]>; 11] {
     let Overview {
         given_title,
         first_line,
@@ -65,13 +70,18 @@ fn texts(OverviewChange { overview, search }: &OverviewChange) -> [Option<&[u8]>
         folder,
         repository,
         branch,
+        git_provider,
+        trigger,
         owner: _,
         agent_state: _,
         cost: _,
     } = overview;
     let SearchText { title, message, settings } = search;
-    [given_title, first_line, model, folder, repository, branch, title, message, settings]
-        .map(|text| text.as_ref().map(String::as_bytes))
+    let [git_provider, trigger] =
+        [git_provider.map(GitProvider::as_str), trigger.map(ConversationTrigger::as_str)];
+    let texts = [given_title, first_line, model, folder, repository, branch, title, message, settings];
+    let [a, b, c, d, e, f, g, h, i] = texts.map(Option::as_deref);
+    [a, b, c, d, e, f, g, h, i, git_provider, trigger].map(|text| text.map(str::as_bytes))
 }
 
 /// Merges the change of the events from `first` to before `past`, which follow those that the overview covers.
@@ -82,7 +92,19 @@ pub(super) async fn merge(
     change: &OverviewChange,
 ) -> Result<(), DatabaseError> {
     let agent_state = change.overview.agent_state.map(AgentState::as_str);
-    let [title, line, model, folder, repository, branch, in_title, in_message, in_settings] = &texts(change);
+    let [
+        title,
+        line,
+        model,
+        folder,
+        repository,
+        branch,
+        in_title,
+        in_message,
+        in_settings,
+        provider,
+        trigger,
+    ] = &texts(change);
     let cost = &change.overview.cost;
     let owner = change.overview.owner.as_ref().map(UserId::as_str);
     database
@@ -104,6 +126,8 @@ pub(super) async fn merge(
                 in_message,
                 in_settings,
                 &owner,
+                provider,
+                trigger,
             ],
         )
         .await?;

@@ -5,11 +5,13 @@
 //! less than three characters.
 
 use engine::events::{ConversationPage, ConversationQuery, ListedConversation, Overview, StoreError};
+use protocol::record::ConversationTrigger;
 use protocol::{AgentState, ConversationId, UserId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::failed;
 use super::read::{READ_CONVERSATIONS, damaged_entry, parse_column, parse_summary};
+use crate::variant_name::from_name;
 
 /// The columns of a conversation, the first four as in the list without overviews.
 macro_rules! columns {
@@ -17,7 +19,7 @@ macro_rules! columns {
         "conversations.id, conversations.events, conversations.created_at, conversations.last_updated_at,
          conversations.overview_events, conversations.agent_state, conversations.cost,
          given_title, first_line, model, folder, repository, branch, conversations.owner,
-         conversations.number"
+         conversations.number, git_provider, conversation_trigger"
     };
 }
 
@@ -38,6 +40,9 @@ const LIST: &str = concat!(
             ))
             AND (?4 IS NULL OR coalesce(agent_state, ?5) IN (SELECT value FROM json_each(?4)))
             AND (?10 IS NULL OR owner = ?10)
+            AND (?11 IS NULL OR ?11 = coalesce(
+                (SELECT conversation_trigger FROM overviews WHERE conversation = number), ?12
+            ))
             AND (coalesce(?6, ?7, ?8) IS NULL OR EXISTS (
                 SELECT 1 FROM overviews WHERE conversation = number
                     AND (?6 IS NULL OR instr(search_title, ?6) OR instr(search_message, ?6)
@@ -90,7 +95,7 @@ fn read_entries(
     query: &ConversationQuery,
     last: Option<i64>,
 ) -> rusqlite::Result<Vec<(i64, Entry)>> {
-    let ConversationQuery { text, agent_states, folder, repository, owner, before, limit } = query;
+    let ConversationQuery { text, agent_states, folder, repository, trigger, owner, before, limit } = query;
     let agent_states = (!agent_states.is_empty()).then(|| serde_json::json!(agent_states).to_string());
     let mut statement = snapshot.prepare_cached(LIST)?;
     let mut rows = statement.query(params![
@@ -104,6 +109,8 @@ fn read_entries(
         repository,
         i64::try_from(*limit).unwrap_or(i64::MAX),
         owner.as_ref().map(UserId::as_str),
+        trigger.map(ConversationTrigger::as_str),
+        ConversationTrigger::default().as_str(),
     ])?;
     let mut entries = Vec::new();
     while let Some(row) = rows.next()? {
@@ -139,6 +146,8 @@ fn parse(row: &Row<'_>) -> rusqlite::Result<ListedConversation> {
         folder: row.get(10)?,
         repository: row.get(11)?,
         branch: row.get(12)?,
+        git_provider: row.get::<_, Option<String>>(15)?.and_then(from_name),
+        trigger: row.get::<_, Option<String>>(16)?.and_then(from_name),
         owner: owner.transpose()?,
     };
     Ok(ListedConversation { summary: parse_summary(row)?, overview, overview_events: row.get(4)? })

@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0002_overviews.sql"),
     include_str!("../../migrations/0003_owners.sql"),
     include_str!("../../migrations/0004_blobs.sql"),
+    include_str!("../../migrations/0005_triggers.sql"),
 ];
 
 /// Schema version of this program.

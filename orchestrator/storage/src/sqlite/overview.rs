@@ -1,6 +1,8 @@
 //! Changes of the overview of a conversation, within a write transaction.
 
 use engine::events::{Overview, OverviewChange};
+use protocol::client_api::git::GitProvider;
+use protocol::record::ConversationTrigger;
 use protocol::{AgentState, UserId};
 use rusqlite::{Connection, params};
 
@@ -8,8 +10,8 @@ use rusqlite::{Connection, params};
 const MERGE_TEXTS: &str = "
     INSERT INTO overviews (
         conversation, given_title, first_line, model, folder, repository, branch,
-        search_title, search_message, search_settings
-    ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+        search_title, search_message, search_settings, git_provider, conversation_trigger
+    ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
     ON CONFLICT (conversation) DO UPDATE SET
         given_title = coalesce(excluded.given_title, given_title),
         first_line = coalesce(first_line, excluded.first_line),
@@ -19,7 +21,9 @@ const MERGE_TEXTS: &str = "
         branch = coalesce(excluded.branch, branch),
         search_title = coalesce(excluded.search_title, search_title),
         search_message = coalesce(search_message, excluded.search_message),
-        search_settings = coalesce(excluded.search_settings, search_settings)";
+        search_settings = coalesce(excluded.search_settings, search_settings),
+        git_provider = coalesce(excluded.git_provider, git_provider),
+        conversation_trigger = coalesce(excluded.conversation_trigger, conversation_trigger)";
 
 const MERGE_STATE: &str = "
     UPDATE conversations SET
@@ -64,6 +68,8 @@ pub(super) fn merge_texts(
         search.title,
         search.message,
         search.settings,
+        overview.git_provider.map(GitProvider::as_str),
+        overview.trigger.map(ConversationTrigger::as_str),
     ])?;
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Files of earlier versions.
 
 use engine::events::{ConversationQuery, EventStore as _, OverviewChange};
+use protocol::client_api::git::GitProvider;
+use protocol::record::ConversationTrigger;
 use rusqlite::{Connection, params};
 use storage::{BlobStore, Durability, SqliteOptions, SqliteStore};
 
@@ -74,4 +76,78 @@ async fn first_version_can_append_and_remove_after_migration() {
     let page = store.list(&ConversationQuery { limit: 10, ..Default::default() }).await.unwrap();
     assert_eq!(page.conversations.len(), 1);
     assert_eq!(page.conversations[0].overview_events, 2);
+}
+
+/// The fourth version had overviews without a trigger. The first event of `c3` is in a blob, that of `c4` is damaged.
+#[tokio::test]
+async fn triggers_of_older_logs_are_known_after_migration() {
+    let fixture = Fixture::new();
+    std::fs::create_dir(fixture.file().parent().unwrap()).unwrap();
+    let connection = Connection::open(fixture.file()).unwrap();
+    for migration in [
+        include_str!("../../migrations/0001_events.sql"),
+        include_str!("../../migrations/0002_overviews.sql"),
+        include_str!("../../migrations/0003_owners.sql"),
+        include_str!("../../migrations/0004_blobs.sql"),
+    ] {
+        connection.execute_batch(migration).unwrap();
+    }
+    connection.pragma_update(None, "user_version", 4).unwrap();
+    let started = |id: u64, trigger: Option<&str>| {
+        let args = serde_json::json!({
+            "agent": "CodeActAgent", "model": "m", "max_iterations": 5, "runtime": "local", "image": null,
+            "workspace": null, "git_provider": trigger.map(|_| "gitlab"), "trigger": trigger,
+        });
+        let event = serde_json::json!({
+            "id": id, "timestamp": "2025-10-03T12:00:00.000000", "source": "environment",
+            "record": "conversation_started", "args": args,
+        });
+        event.to_string()
+    };
+    let folder = fixture.file().with_file_name("blobs");
+    let blobs = BlobStore::folder(&folder);
+    for (number, json) in [
+        (1, started(0, Some("slack"))),
+        (2, started(0, None)),
+        (3, String::new()),
+        (4, "{\"record\": ".to_owned()),
+    ] {
+        let name = format!("c{number}");
+        connection
+            .execute(
+                "INSERT INTO conversations (number, id, events, created_at, last_updated_at, overview_events)
+                 VALUES (?1, ?2, 1, '2025-10-03T12:00:00', '2025-10-03T12:00:00', 1)",
+                params![number, name],
+            )
+            .unwrap();
+        connection.execute("INSERT INTO overviews (conversation, model) VALUES (?1, 'm')", [number]).unwrap();
+        let mut blob = None;
+        if json.is_empty() {
+            let content = started(0, Some("jira"));
+            let reference = format!("{}-{}", sha256(&content), content.len());
+            std::fs::create_dir_all(folder.join(&name)).unwrap();
+            std::fs::write(folder.join(&name).join(&reference), content).unwrap();
+            blob = Some(reference);
+        }
+        let insert = "INSERT INTO events (conversation, id, json, blob) VALUES (?1, 0, ?2, ?3)";
+        connection.execute(insert, params![number, json, blob]).unwrap();
+    }
+    drop(connection);
+    let options = SqliteOptions { blobs: Some(blobs), ..SqliteOptions::default() };
+    let store = SqliteStore::open(fixture.file(), options).await.unwrap();
+    let (gitlab, slack, jira) = (GitProvider::GitLab, ConversationTrigger::Slack, ConversationTrigger::Jira);
+    for (name, expected) in
+        [("c1", Some((gitlab, slack))), ("c2", None), ("c3", Some((gitlab, jira))), ("c4", None)]
+    {
+        let overview = store.find(&conversation(name)).await.unwrap().unwrap().overview;
+        assert_eq!(overview.git_provider.zip(overview.trigger), expected, "{name}");
+    }
+}
+
+fn sha256(content: &str) -> String {
+    ring::digest::digest(&ring::digest::SHA256, content.as_bytes())
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
