@@ -7,7 +7,9 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::value::RawValue;
 
+use crate::error::ApiError;
 use crate::view;
+use crate::work::run_blocking;
 
 /// Number of events that the cache is prepared for.
 const EXPECTED_EVENTS: usize = 4096;
@@ -47,20 +49,25 @@ impl Default for ClientEvents {
 }
 
 impl ClientEvents {
-    /// Returns an event as clients see it. `None` if they do not.
-    pub(crate) fn json(&self, event: &Arc<Event>) -> Option<Arc<RawValue>> {
+    /// Returns an event as clients see it. `None` if they do not. Writes the JSON on a blocking thread, because an event may have
+    /// megabytes, and once for all streams that ask concurrently.
+    pub(crate) async fn json(&self, event: &Arc<Event>) -> Option<Arc<RawValue>> {
         if Arc::strong_count(event) == 1 {
             // It was read from the store for one stream.
-            return view::event_json(event).map(Arc::from);
+            return write(Arc::clone(event)).await.ok()?;
         }
         let key = Arc::as_ptr(event).addr();
-        if let Some(cached) = self.0.get(&key) {
-            return cached.json;
-        }
-        let json = view::event_json(event).map(Arc::from);
-        self.0.insert(key, CachedEvent { _event: Arc::clone(event), json: json.clone() });
-        json
+        let cached = self.0.get_or_insert_async(&key, async {
+            let json = write(Arc::clone(event)).await?;
+            Ok::<_, ApiError>(CachedEvent { _event: Arc::clone(event), json })
+        });
+        cached.await.ok()?.json
     }
+}
+
+/// Fails only when the server shuts down.
+async fn write(event: Arc<Event>) -> Result<Option<Arc<RawValue>>, ApiError> {
+    run_blocking(move || view::event_json(&event).map(Arc::from)).await
 }
 
 #[cfg(test)]
@@ -81,31 +88,31 @@ mod tests {
         event(id, Action::from(message))
     }
 
-    #[test]
-    fn streams_share_the_json_of_an_event() {
+    #[tokio::test]
+    async fn streams_share_the_json_of_an_event() {
         let events = ClientEvents::default();
         let message = message(1, 10);
-        let json = |event| events.json(event).unwrap();
-        assert!(!Arc::ptr_eq(&json(&message), &json(&message)), "only one stream has the event");
+        let json = async |event| events.json(event).await.unwrap();
+        assert!(!Arc::ptr_eq(&json(&message).await, &json(&message).await), "only one stream has the event");
         let other = Arc::clone(&message);
-        let first = json(&message);
-        assert!(Arc::ptr_eq(&first, &json(&other)));
+        let (first, second) = tokio::join!(json(&message), json(&other));
+        assert!(Arc::ptr_eq(&first, &second) && Arc::ptr_eq(&first, &json(&other).await));
         assert_eq!(
             serde_json::to_value(&*message).unwrap(),
             first.get().parse::<serde_json::Value>().unwrap()
         );
         let record = event(2, Record::from(ConversationTitled { title: "Title".to_owned() }));
-        assert!(events.json(&record).is_none() && events.json(&record).is_none());
+        assert!(events.json(&record).await.is_none() && events.json(&record).await.is_none());
     }
 
-    #[test]
-    fn memory_is_bounded_and_no_event_gets_the_json_of_another() {
+    #[tokio::test]
+    async fn memory_is_bounded_and_no_event_gets_the_json_of_another() {
         let events = ClientEvents::default();
         for id in 0..700 {
             // Dropped at once, so that addresses would be used again.
             let message = message(id, 40_000);
             let _other = Arc::clone(&message);
-            let json = events.json(&message).unwrap();
+            let json = events.json(&message).await.unwrap();
             assert!(json.get().contains(&format!("\"id\":{id},")), "{id}");
             assert!(events.0.weight() <= MAX_BYTES);
         }

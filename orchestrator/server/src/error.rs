@@ -78,6 +78,12 @@ pub(crate) enum ApiError {
     TooManyActions,
     #[error("too many downloads of workspaces at the moment")]
     TooManyDownloads,
+    #[error("too many expensive requests of this user at the moment: try again when one of them has ended")]
+    TooMuchWork,
+    #[error(
+        "few events match, and the search takes too long: search a part of the log with start_id and end_id"
+    )]
+    SearchTimeout,
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     #[error(transparent)]
@@ -163,6 +169,9 @@ impl ApiError {
             // Not a status that clients send a request again for.
             Self::UnfinishedTurn { code, .. } => (StatusCode::UNPROCESSABLE_ENTITY, code),
             Self::TooManyDownloads => (StatusCode::TOO_MANY_REQUESTS, "FILE$TOO_MANY_DOWNLOADS"),
+            Self::TooMuchWork => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MUCH_WORK"),
+            // Clients do not repeat the same search.
+            Self::SearchTimeout => (StatusCode::UNPROCESSABLE_ENTITY, "API$SEARCH_TIMEOUT"),
             Self::Workspace(error) => workspace_status(error),
             Self::Conversations(error) => match error {
                 ConversationsError::Unknown(_)

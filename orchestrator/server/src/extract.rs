@@ -12,11 +12,11 @@ use protocol::ConversationId;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Segment;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::error::ApiError;
 use crate::paced_body::is_too_slow;
 use crate::state::ServerState;
+use crate::work::parse_body;
 
 /// A JSON body. An empty body is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
@@ -31,30 +31,24 @@ pub(crate) struct QueryParameters<T>(pub(crate) T);
 /// first extractor of a route, so that no other error tells them apart.
 pub(crate) struct ConversationPath(pub(crate) ConversationId);
 
-/// A permit for work that the content of a sandbox or a log can make expensive. Waits while other requests of the user have all
-/// permits. The operator needs none.
-pub(crate) struct WorkPermit(
-    #[expect(dead_code, reason = "its drop ends the right")] Option<OwnedSemaphorePermit>,
-);
-
 /// The caller of a request, which [`require_key`](crate::auth::require_key) has found.
 pub(crate) struct RequestCaller(pub(crate) Caller);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (_, body) = read_body(request).await?;
-        parse_json(&body).map(Self)
+        parse_body(body, parse_json).await.map(Self)
     }
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for FormBody<T> {
+impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequest<S> for FormBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (_, body) = read_body(request).await?;
-        parse_pairs(&body, "body").map(Self)
+        parse_body(body, |body| parse_pairs(body, "body")).await.map(Self)
     }
 }
 
@@ -131,18 +125,6 @@ impl FromRequestParts<Arc<ServerState>> for ConversationPath {
         let RequestCaller(caller) = RequestCaller::from_request_parts(parts, state).await?;
         state.authorize(&caller, &id).await?;
         Ok(Self(id))
-    }
-}
-
-impl FromRequestParts<Arc<ServerState>> for WorkPermit {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &Arc<ServerState>) -> Result<Self, ApiError> {
-        let RequestCaller(caller) = RequestCaller::from_request_parts(parts, state).await?;
-        Ok(Self(match caller.user {
-            Some(user) => state.work_by_user.acquire(user).await,
-            None => None,
-        }))
     }
 }
 

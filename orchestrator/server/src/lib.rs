@@ -65,6 +65,7 @@ mod socket_sessions;
 mod state;
 mod stream;
 mod view;
+mod work;
 
 use std::path::PathBuf;
 use std::sync::Arc;

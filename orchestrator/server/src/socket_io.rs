@@ -24,6 +24,7 @@ use crate::error::ApiError;
 use crate::routes::UserEvent;
 use crate::state::ServerState;
 use crate::stream::first_after;
+use crate::work::run_blocking;
 use crate::{auth, view};
 
 /// Number of packets that wait for a slow client.
@@ -181,7 +182,7 @@ async fn apply_action(
     let caller = state.authenticator.with_credential(&caller.credential).await?.ok_or(ApiError::NoKey)?;
     auth::require_write(&caller)?;
     state.audit.catch_up().await?;
-    let event = UserEvent::parse(event)?;
+    let event = run_blocking(move || UserEvent::parse(event)).await??;
     let UserEvent::Decision { action: None, decision } = event else { return event.apply(state, id).await };
     let action = question.decided();
     if action.is_none() && state.conversations.state(id).is_some() {
@@ -244,7 +245,7 @@ async fn send_events(
         let ConversationUpdate::Event(event) = events.next().await? else { continue };
         let is_replayed = event.id.next().0 < stored;
         let awaits_confirmation = awaits_confirmation(state, id, &event).await;
-        let message = to_message(state, id, &event, awaits_confirmation);
+        let message = to_message(state, id, &event, awaits_confirmation).await;
         if awaits_confirmation {
             // Follows the state, as in V0: its page asks the user when it shows the action.
             awaiting = message;
@@ -286,7 +287,7 @@ fn is_state_change(event: &Event) -> bool {
 }
 
 /// Returns what a client receives for an event. `None` for events that V0 does not send.
-fn to_message(
+async fn to_message(
     state: &ServerState,
     id: &ConversationId,
     event: &Arc<Event>,
@@ -300,13 +301,19 @@ fn to_message(
             ..
         }) => None,
         EventBody::Action(_) if awaits_confirmation => {
-            let mut json = view::event(event)?;
-            // V0 has this field in commands and cells only, and its page decides with it whether it asks the user.
-            json["args"]["confirmation_state"] = json!(ConfirmationState::AwaitingConfirmation);
-            to_raw_value(&json).map(Arc::from).ok()
+            let event = Arc::clone(event);
+            run_blocking(move || to_question(&event)).await.ok()?
         }
-        _ => state.client_events.json(event),
+        _ => state.client_events.json(event).await,
     }
+}
+
+/// Returns the action that the user is asked about.
+fn to_question(action: &Event) -> Option<Arc<RawValue>> {
+    let mut json = view::event(action)?;
+    // V0 has this field in commands and cells only, and its page decides with it whether it asks the user.
+    json["args"]["confirmation_state"] = json!(ConfirmationState::AwaitingConfirmation);
+    to_raw_value(&json).map(Arc::from).ok()
 }
 
 /// Whether an event is a message of the user to the conversation's own agent.

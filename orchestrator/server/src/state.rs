@@ -77,7 +77,7 @@ pub(crate) struct ServerState {
     pub(crate) downloads: Arc<Semaphore>,
     /// Those of each user.
     pub(crate) downloads_by_user: KeyedPermits<UserId>,
-    /// See [`WorkPermit`](crate::extract::WorkPermit).
+    /// See [`WorkPermit`](crate::work::WorkPermit).
     pub(crate) work_by_user: KeyedPermits<UserId>,
     /// Open streams and sockets of each conversation that has some. A blocking mutex, because it is never held across an await.
     connections: Mutex<BTreeMap<ConversationId, OpenConnections>>,

@@ -134,7 +134,7 @@ async fn serve_socket(
     let _connection = state.connect(&id);
     let mut revoked = pin!(state.until_revoked(&caller));
     loop {
-        let message = tokio::select! {
+        let update = tokio::select! {
             () = state.streams.cancelled() => return,
             () = &mut revoked => return,
             // Clients send nothing but pings, which are answered while the socket is read, and the end.
@@ -142,11 +142,16 @@ async fn serve_socket(
                 Some(Ok(_)) => continue,
                 Some(Err(_)) | None => return,
             },
-            message = next_message(&state, &mut events) => message.map(|message| serde_json::to_string(&message)),
+            update = events.next() => update,
         };
-        let (text, is_last) = match message {
-            Ok(Ok(text)) => (text, false),
-            Ok(Err(_)) => return,
+        let (text, is_last) = match update {
+            Ok(update) => match to_message(&state, update).await {
+                Some(message) => match serde_json::to_string(&message) {
+                    Ok(text) => (text, false),
+                    Err(_) => return,
+                },
+                None => continue,
+            },
             Err(error) => (json!({"type": "error", "data": failure(&error)}).to_string(), true),
         };
         // A client that does not read is disconnected. It continues from its last event.
@@ -168,13 +173,13 @@ async fn next_message(
     events: &mut EventStream,
 ) -> Result<StreamMessage, ConversationsError> {
     loop {
-        if let Some(message) = to_message(state, events.next().await?) {
+        if let Some(message) = to_message(state, events.next().await?).await {
             return Ok(message);
         }
     }
 }
 
-fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<StreamMessage> {
+async fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<StreamMessage> {
     let live =
         |kind, data: Value| Some(StreamMessage { kind, id: None, data: to_raw_value(&data).ok()?.into() });
     match update {
@@ -183,7 +188,7 @@ fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<StreamM
                 let message = live("title", json!({"title": titled.title}))?;
                 return Some(StreamMessage { id: Some(event.id), ..message });
             }
-            let data = state.client_events.json(&event)?;
+            let data = state.client_events.json(&event).await?;
             Some(StreamMessage { kind: "event", id: Some(event.id), data })
         }
         ConversationUpdate::Live(LiveUpdate::Output { action, offset, bytes }) => {

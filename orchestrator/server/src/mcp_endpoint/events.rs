@@ -1,12 +1,13 @@
 //! Events for the context of a model: pages of a bounded size.
 
 use conversations::Conversations;
-use protocol::{ConversationId, EventId};
+use protocol::{ConversationId, Event, EventId};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::stream::first_after;
 use crate::view;
+use crate::work::run_blocking;
 
 /// Maximum length of a text in an event, in characters. Pictures are texts too.
 const MAX_TEXT: usize = 8 << 10;
@@ -25,18 +26,18 @@ pub(super) async fn read_page(
     let mut next = first_after(after);
     let (mut events, mut size) = (Vec::new(), 0);
     while next.0 < end && events.len() < limit && size < MAX_PAGE_BYTES {
-        let read = conversations.read(id, next, limit).await?;
+        let read = conversations.read_page(id, next, limit - events.len()).await?;
         if read.is_empty() {
             break;
         }
-        for event in read {
-            if events.len() == limit || size >= MAX_PAGE_BYTES {
+        let shortened = move || read.iter().map(|event| (event.id, to_short_json(event))).collect::<Vec<_>>();
+        for (id, short) in run_blocking(shortened).await? {
+            if size >= MAX_PAGE_BYTES {
                 break;
             }
-            next = event.id.next();
-            if let Some(mut json) = view::event(&event) {
-                shorten(&mut json);
-                size += json.to_string().len();
+            next = id.next();
+            if let Some((json, length)) = short {
+                size += length;
                 events.push(json);
             }
         }
@@ -47,6 +48,14 @@ pub(super) async fn read_page(
 /// Returns the id before one; -1 if it is the first.
 pub(super) fn last_id(next: EventId) -> i64 {
     i64::try_from(next.0).unwrap_or(i64::MAX) - 1
+}
+
+/// Returns an event with its long texts cut off, and its length. `None` for records.
+fn to_short_json(event: &Event) -> Option<(Value, usize)> {
+    let mut json = view::event(event)?;
+    shorten(&mut json);
+    let length = json.to_string().len();
+    Some((json, length))
 }
 
 /// Cuts off long texts.

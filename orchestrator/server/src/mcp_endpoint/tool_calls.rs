@@ -22,6 +22,7 @@ use crate::error::ApiError;
 use crate::routes::conversations::{ListQuery, page};
 use crate::state::ServerState;
 use crate::view;
+use crate::work::WorkPermit;
 
 /// Maximum length of what an agent has said, in bytes. The rest is in the events.
 const MAX_ANSWER: usize = 256 << 10;
@@ -140,6 +141,7 @@ async fn read_events(state: &ServerState, caller: &Caller, arguments: ReadEvents
     let ReadEvents { conversation_id: id, after_id, limit } = arguments;
     state.authorize(caller, &id).await?;
     let limit = check_limit(limit)?;
+    let _permit = WorkPermit::acquire(state, caller).await?;
     Ok(events::read_page(state.conversations.conversations(), &id, after_id, limit).await?.into())
 }
 

@@ -22,6 +22,7 @@ use crate::error::ApiError;
 use crate::extract::{RequestCaller, parse_json, read_body};
 use crate::other_hosts::{self, ResponseTimeout};
 use crate::state::ServerState;
+use crate::work::parse_body;
 
 /// Header of the conversation, in requests and responses.
 const CONVERSATION_HEADER: &str = "x-conversation-id";
@@ -55,7 +56,7 @@ pub(crate) async fn chat_completions(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = read_body(request).await?;
-    let chat: ChatRequest = parse_json(&body).map_err(ApiError::without_location)?;
+    let chat: ChatRequest = parse_body(body.clone(), parse_json).await.map_err(ApiError::without_location)?;
     let Some(id) = find_conversation(&chat, &parts.headers)? else {
         return complete(state, caller, &chat, None).await;
     };

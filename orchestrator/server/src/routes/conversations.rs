@@ -26,6 +26,7 @@ use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller}
 use crate::message::{check_message, check_text};
 use crate::state::ServerState;
 use crate::view;
+use crate::work::run_blocking;
 
 /// Maximum number of conversations of a page.
 const MAX_PAGE_SIZE: usize = 100;
@@ -82,7 +83,8 @@ pub(super) async fn create(
     // V0's page sends its key in another header.
     let is_api = headers.contains_key(header::AUTHORIZATION);
     let trigger = if is_api { ConversationTrigger::Api } else { ConversationTrigger::Gui };
-    let request = to_request(request, caller.user, trigger)?;
+    // On a blocking thread, because the trajectory of a replay may be long.
+    let request = run_blocking(move || to_request(request, caller.user, trigger)).await??;
     let id = state.conversations.create(request).await?;
     let status = view::conversation_state(&state, &id);
     Ok((Extension(RequestConversation(id.clone())), Json(ConversationReply::new(id, status))))

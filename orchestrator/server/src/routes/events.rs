@@ -1,10 +1,13 @@
 //! Events of a conversation, and messages of the user.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use conversations::UserDecision;
+use axum::response::Response;
+use conversations::{Conversations, UserDecision};
 use engine::clock;
 use protocol::action::MessageAction;
 use protocol::client_api::{AgentMessage, EventPage, EventQuery, Success, TrajectoryExport};
@@ -13,12 +16,14 @@ use protocol::{
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, JsonBody, QueryParameters, WorkPermit};
+use crate::extract::{ConversationPath, JsonBody, QueryParameters};
 use crate::message::check_message;
 use crate::state::ServerState;
 use crate::view;
+use crate::work::{WorkPermit, run_blocking};
 
 /// Maximum number of events of a page.
 const MAX_PAGE_SIZE: usize = 100;
@@ -32,6 +37,9 @@ const MAX_READ_SIZE: u64 = 64;
 /// Length of the events of a page, in bytes of JSON. The page ends with the event that exceeds it.
 const MAX_PAGE_BYTES: usize = 8 << 20;
 
+/// Time after which a page ends with what is found so far: few events of a long log may be selected.
+const MAX_SEARCH_TIME: Duration = Duration::from_secs(20);
+
 /// Returns a page of events.
 #[utoipa::path(get, path = "/api/conversations/{id}/events",
     params(("id" = ConversationId, Path, description = "The conversation"), EventQuery),
@@ -40,8 +48,9 @@ pub(super) async fn page(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(query): QueryParameters<EventQuery>,
-) -> Result<Json<EventPage>, ApiError> {
-    let selection = Selection::new(&query)?;
+    permit: WorkPermit,
+) -> Result<Response, ApiError> {
+    let mut page = SelectedEvents::new(Selection::new(&query)?, query.limit);
     let conversations = state.conversations.conversations();
     // As in V0, a negative number is the id of no event.
     let to_id = |id: i64| u64::try_from(id).unwrap_or(0);
@@ -49,57 +58,115 @@ pub(super) async fn page(
     if query.reverse {
         end = end.min(conversations.event_count(&id).await?);
     }
-    let (mut events, mut range) = (Vec::new(), to_id(query.start_id)..end);
+    let mut scan = Scan {
+        conversations,
+        id: &id,
+        range: to_id(query.start_id)..end,
+        is_reverse: query.reverse,
+        // Most pages select all events. Those that do not read on in larger steps.
+        read_size: MAX_READ_SIZE.min(query.limit as u64 + 1),
+    };
     let mut is_known = query.reverse;
-    // Most pages select all events. Those that do not read on in larger steps.
-    let mut read_size = MAX_READ_SIZE.min(query.limit as u64 + 1);
-    let (mut bytes, mut is_cut) = (0, false);
-    while !range.is_empty() && events.len() <= query.limit && bytes <= MAX_PAGE_BYTES {
-        let (from, count) = if query.reverse {
-            let from = range.end.saturating_sub(read_size).max(range.start);
-            let count = range.end - from;
-            range.end = from;
-            (from, count)
-        } else {
-            let count = read_size.min(range.end - range.start);
-            let from = range.start;
-            range.start += count;
-            (from, count)
-        };
-        let mut read = conversations.read(&id, EventId(from), count as usize).await?;
-        is_known |= !read.is_empty();
-        if query.reverse {
-            read.reverse();
-        } else if (read.len() as u64) < count {
-            range.end = range.start;
+    let deadline = Instant::now() + MAX_SEARCH_TIME;
+    while !page.has_more {
+        let events = scan.next().await?;
+        if events.is_empty() {
+            break;
         }
-        for event in &read {
-            is_cut = bytes > MAX_PAGE_BYTES;
-            if is_cut || events.len() > query.limit {
-                break;
-            }
-            if let Some(event) = selection.select(event) {
-                bytes += event.get().len();
-                events.push(event);
-            }
+        is_known = true;
+        page = run_blocking(move || page.with(&events)).await?;
+        if Instant::now() >= deadline {
+            page.cut()?;
         }
-        read_size = (read_size * 2).min(MAX_READ_SIZE);
     }
     if !is_known {
         // Fails if there is no such conversation.
         conversations.event_count(&id).await?;
     }
-    let has_more = events.len() > query.limit || is_cut || (bytes > MAX_PAGE_BYTES && !range.is_empty());
-    events.truncate(query.limit);
-    Ok(Json(EventPage { events, has_more }))
+    permit.respond(EventPage { events: page.events, has_more: page.has_more }).await
+}
+
+/// Reads a range of a log in steps.
+struct Scan<'a> {
+    conversations: &'a Conversations,
+    id: &'a ConversationId,
+    /// The ids that are not read yet.
+    range: Range<u64>,
+    is_reverse: bool,
+    read_size: u64,
+}
+
+impl Scan<'_> {
+    /// Returns the next events. Empty at the end.
+    async fn next(&mut self) -> Result<Vec<Event>, ApiError> {
+        while !self.range.is_empty() {
+            let count = self.read_size.min(self.range.end - self.range.start);
+            let from = if self.is_reverse { self.range.end - count } else { self.range.start };
+            let mut events = self.conversations.read_page(self.id, EventId(from), count as usize).await?;
+            let Some(EventId(past)) = events.last().map(|last| last.id.next()) else { break };
+            if !self.is_reverse {
+                self.range.start = past;
+            } else if past < self.range.end {
+                // The events are so large that the page ends before the range does.
+                self.read_size = (count / 2).max(1);
+                continue;
+            } else {
+                self.range.end = from;
+                events.reverse();
+            }
+            self.read_size = (self.read_size * 2).min(MAX_READ_SIZE);
+            return Ok(events);
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// A page in progress.
+struct SelectedEvents {
+    selection: Selection,
+    limit: usize,
+    events: Vec<Box<RawValue>>,
+    size_bytes: usize,
+    /// Whether further events are selected, or may be.
+    has_more: bool,
+}
+
+impl SelectedEvents {
+    fn new(selection: Selection, limit: usize) -> Self {
+        Self { selection, limit, events: Vec::new(), size_bytes: 0, has_more: false }
+    }
+
+    /// Adds the selected ones of the next events until the page is full.
+    fn with(mut self, next: &[Event]) -> Self {
+        for event in next {
+            if self.size_bytes > MAX_PAGE_BYTES {
+                self.has_more = true;
+                break;
+            }
+            let Some(json) = self.selection.select(event) else { continue };
+            if self.events.len() == self.limit {
+                self.has_more = true;
+                break;
+            }
+            self.size_bytes += json.get().len();
+            self.events.push(json);
+        }
+        self
+    }
+
+    /// Ends the page early. A page without an event would not tell the client where to continue.
+    fn cut(&mut self) -> Result<(), ApiError> {
+        self.has_more = true;
+        if self.events.is_empty() { Err(ApiError::SearchTimeout) } else { Ok(()) }
+    }
 }
 
 /// The filters of a page.
-struct Selection<'a> {
-    query: &'a EventQuery,
+struct Selection {
+    exclude_hidden: bool,
     text: Option<String>,
-    include_types: Vec<&'a str>,
-    exclude_types: Vec<&'a str>,
+    include_types: Vec<String>,
+    exclude_types: Vec<String>,
     source: Option<EventSource>,
     /// The earliest time, in seconds since the Unix epoch.
     start: Option<f64>,
@@ -107,8 +174,8 @@ struct Selection<'a> {
     end: Option<f64>,
 }
 
-impl<'a> Selection<'a> {
-    fn new(query: &'a EventQuery) -> Result<Self, ApiError> {
+impl Selection {
+    fn new(query: &EventQuery) -> Result<Self, ApiError> {
         if query.limit > MAX_PAGE_SIZE {
             return Err(ApiError::invalid("limit", format_args!("must be 0 to {MAX_PAGE_SIZE}")));
         }
@@ -122,14 +189,16 @@ impl<'a> Selection<'a> {
             let to_seconds = |text| clock::parse_time(text).map_err(|error| ApiError::invalid(field, error));
             text.map(to_seconds).transpose()
         };
-        let types = |text: &'a Option<String>| -> Vec<&'a str> {
+        let types = |text: &Option<String>| -> Vec<String> {
             let names = text.iter().flat_map(|text| text.split(','));
-            names.map(str::trim).filter(|name| !name.is_empty()).collect()
+            names.map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
         };
         // As in V0, an empty filter is none.
-        let given = |text: &'a Option<String>| text.as_deref().filter(|text| !text.is_empty());
+        fn given(text: &Option<String>) -> Option<&str> {
+            text.as_deref().filter(|text| !text.is_empty())
+        }
         Ok(Self {
-            query,
+            exclude_hidden: query.exclude_hidden,
             text: query.query.as_ref().map(|text| text.to_lowercase()),
             include_types: types(&query.include_types),
             exclude_types: types(&query.exclude_types),
@@ -142,9 +211,10 @@ impl<'a> Selection<'a> {
     /// Returns the JSON of an event that is selected.
     fn select(&self, event: &Event) -> Option<Box<RawValue>> {
         let kind = event.body.kind();
-        let is_selected = (self.include_types.is_empty() || self.include_types.contains(&kind))
-            && !self.exclude_types.contains(&kind)
-            && !(self.query.exclude_hidden && is_hidden(event))
+        let has_kind = |types: &[String]| types.iter().any(|name| name == kind);
+        let is_selected = (self.include_types.is_empty() || has_kind(&self.include_types))
+            && !has_kind(&self.exclude_types)
+            && !(self.exclude_hidden && is_hidden(event))
             && self.source.is_none_or(|source| event.source == source)
             && self.start.is_none_or(|start| clock::epoch_seconds(&event.timestamp) >= start)
             && self.end.is_none_or(|end| clock::epoch_seconds(&event.timestamp) <= end);
@@ -173,7 +243,8 @@ pub(super) async fn append(
     ConversationPath(id): ConversationPath,
     JsonBody(event): JsonBody<Value>,
 ) -> Result<Json<Success>, ApiError> {
-    UserEvent::parse(event)?.apply(&state, &id).await?;
+    let event = run_blocking(move || UserEvent::parse(event)).await??;
+    event.apply(&state, &id).await?;
     Ok(Json(Success::REPLY))
 }
 
@@ -283,8 +354,8 @@ fn parse_action(event: Value) -> Result<Action, ApiError> {
 pub(super) async fn trajectory(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-    _permit: WorkPermit,
-) -> Result<Json<TrajectoryExport>, ApiError> {
+    permit: WorkPermit,
+) -> Result<Response, ApiError> {
     let events = state.conversations.conversations().export(&id, false).await?;
-    Ok(Json(TrajectoryExport { trajectory: events }))
+    permit.respond(TrajectoryExport { trajectory: events }).await
 }

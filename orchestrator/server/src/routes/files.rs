@@ -5,7 +5,6 @@
 use std::io;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -20,8 +19,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters, RequestCaller, WorkPermit};
+use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
 use crate::state::ServerState;
+use crate::work::WorkPermit;
 
 /// Present if a list of files is not complete. V0's shape has no place for it.
 const TRUNCATED: HeaderName = HeaderName::from_static("x-truncated");
@@ -57,10 +57,10 @@ pub(super) async fn list(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(ListQuery { path }): QueryParameters<ListQuery>,
-    _permit: WorkPermit,
+    permit: WorkPermit,
 ) -> Result<Response, ApiError> {
     let folder = workspace(&state, &id).await?.list(&path).await?;
-    let mut response = Json(folder.names).into_response();
+    let mut response = permit.respond(folder.names).await?;
     if folder.is_truncated {
         response.headers_mut().insert(TRUNCATED, HeaderValue::from_static("true"));
     }
@@ -75,9 +75,10 @@ pub(super) async fn select(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(SelectQuery { file }): QueryParameters<SelectQuery>,
-) -> Result<Json<FileContent>, ApiError> {
+    permit: WorkPermit,
+) -> Result<Response, ApiError> {
     let code = workspace(&state, &id).await?.read_text(&file).await?;
-    Ok(Json(FileContent { code }))
+    permit.respond(FileContent { code }).await
 }
 
 /// Streams the workspace. If it cannot be packed to its end, the connection is closed without the end of the body, so that

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use conversations::ConversationsError;
 use engine::memory::KnowledgeEntry;
 use protocol::client_api::{MicroagentInfo, MicroagentInput, MicroagentKind, MicroagentList, RememberPrompt};
@@ -14,9 +14,10 @@ use utoipa::IntoParams;
 
 use super::files::workspace;
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters, WorkPermit};
+use crate::extract::{ConversationPath, QueryParameters};
 use crate::state::ServerState;
 use crate::view;
+use crate::work::{WorkPermit, run_blocking};
 
 /// Number of events before the selected one that the prompt includes, and maximum length of each in characters.
 const CONTEXT_EVENTS: u64 = 10;
@@ -44,10 +45,10 @@ pub(super) struct RememberQuery {
 pub(super) async fn microagents(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-    _permit: WorkPermit,
-) -> Result<Json<MicroagentList>, ApiError> {
+    permit: WorkPermit,
+) -> Result<Response, ApiError> {
     let entries = workspace(&state, &id).await?.knowledge().await;
-    Ok(Json(MicroagentList { microagents: entries.into_iter().map(to_info).collect() }))
+    permit.respond(MicroagentList { microagents: entries.into_iter().map(to_info).collect() }).await
 }
 
 fn to_info(entry: KnowledgeEntry) -> MicroagentInfo {
@@ -71,7 +72,8 @@ pub(super) async fn remember_prompt(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(RememberQuery { event_id }): QueryParameters<RememberQuery>,
-) -> Result<Json<RememberPrompt>, ApiError> {
+    permit: WorkPermit,
+) -> Result<Response, ApiError> {
     let conversations = state.conversations.conversations();
     let count = conversations.event_count(&id).await?;
     if event_id >= count {
@@ -79,14 +81,19 @@ pub(super) async fn remember_prompt(
         return Err(ConversationsError::UnknownEvent { conversation: id, event, last }.into());
     }
     let first = event_id.saturating_sub(CONTEXT_EVENTS);
-    let events = conversations.read(&id, EventId(first), (event_id - first + 1) as usize).await?;
-    let excerpts = events.iter().filter_map(excerpt);
-    let prompt = excerpts.fold(INSTRUCTIONS.to_owned(), |mut prompt, excerpt| {
-        // Writing to a string never fails.
-        let _ = write!(prompt, "\n---\n{excerpt}\n");
-        prompt
-    });
-    Ok(Json(RememberPrompt { status: "success", prompt }))
+    let mut prompt = INSTRUCTIONS.to_owned();
+    let mut next = first;
+    while next <= event_id {
+        let events = conversations.read_page(&id, EventId(next), (event_id - next + 1) as usize).await?;
+        let Some(last) = events.last() else { break };
+        next = last.id.next().0;
+        let excerpts = move || events.iter().filter_map(excerpt).collect::<Vec<_>>();
+        for excerpt in run_blocking(excerpts).await? {
+            // Writing to a string never fails.
+            let _ = write!(prompt, "\n---\n{excerpt}\n");
+        }
+    }
+    permit.respond(RememberPrompt { status: "success", prompt }).await
 }
 
 /// Returns the text of an event. `None` if it has none.

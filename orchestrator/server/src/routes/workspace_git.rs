@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use conversations::WorkspaceError;
 use protocol::ConversationId;
 use protocol::client_api::{FileChangeInfo, FileDiff};
@@ -12,8 +12,9 @@ use utoipa::IntoParams;
 
 use super::files::workspace;
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters, WorkPermit};
+use crate::extract::{ConversationPath, QueryParameters};
 use crate::state::ServerState;
+use crate::work::WorkPermit;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -29,8 +30,8 @@ pub(super) struct DiffQuery {
 pub(super) async fn changes(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-    _permit: WorkPermit,
-) -> Result<Json<Vec<FileChangeInfo>>, ApiError> {
+    permit: WorkPermit,
+) -> Result<Response, ApiError> {
     let changes = match workspace(&state, &id).await?.git_changes().await {
         // As in V0.
         Err(WorkspaceError::NoRepository) => Vec::new(),
@@ -38,7 +39,7 @@ pub(super) async fn changes(
     };
     let changes =
         changes.into_iter().map(|change| FileChangeInfo { status: change.status, path: change.path });
-    Ok(Json(changes.collect()))
+    permit.respond(changes.collect::<Vec<_>>()).await
 }
 
 /// Returns a file in the workspace and in the remote branch.
@@ -49,8 +50,8 @@ pub(super) async fn diff(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(DiffQuery { path }): QueryParameters<DiffQuery>,
-    _permit: WorkPermit,
-) -> Result<Json<FileDiff>, ApiError> {
+    permit: WorkPermit,
+) -> Result<Response, ApiError> {
     let versions = workspace(&state, &id).await?.git_diff(&path).await?;
-    Ok(Json(FileDiff { modified: versions.modified, original: versions.original }))
+    permit.respond(FileDiff { modified: versions.modified, original: versions.original }).await
 }
