@@ -1,6 +1,7 @@
 //! `glovebox serve`, with real clients.
 
 mod audit;
+mod expensive_requests;
 mod feedback;
 mod files;
 mod full_disk;

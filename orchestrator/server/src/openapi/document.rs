@@ -11,7 +11,7 @@ use crate::cookies::{HOST_SESSION_COOKIE, SESSION_COOKIE};
 use crate::openai::{self, OpenAiErrorBody};
 use crate::routes::{
     conversations, events, files, git, health, knowledge, options, ports, sandboxes, secrets, settings,
-    upload, workspace_git,
+    trajectory, upload, workspace_git,
 };
 use crate::{metrics, stream};
 
@@ -64,7 +64,7 @@ pub(crate) struct Bytes(Vec<u8>);
         events::page,
         events::append,
         events::message,
-        events::trajectory,
+        trajectory::export,
         sandboxes::find,
         stream::stream,
         ports::web_hosts,

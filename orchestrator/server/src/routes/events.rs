@@ -10,7 +10,7 @@ use axum::response::Response;
 use conversations::{Conversations, UserDecision};
 use engine::clock;
 use protocol::action::MessageAction;
-use protocol::client_api::{AgentMessage, EventPage, EventQuery, Success, TrajectoryExport};
+use protocol::client_api::{AgentMessage, EventPage, EventQuery, Success};
 use protocol::{
     Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
 };
@@ -345,17 +345,4 @@ fn parse_action(event: Value) -> Result<Action, ApiError> {
         EventBody::Action(action) => Ok(action),
         _ => Err(ApiError::invalid("action", "an event of the user is an action")),
     }
-}
-
-/// Returns all events, without screenshots.
-#[utoipa::path(get, path = "/api/conversations/{id}/trajectory",
-    params(("id" = ConversationId, Path, description = "The conversation")),
-    responses((status = 200, description = "The events", body = TrajectoryExport)))]
-pub(super) async fn trajectory(
-    State(state): State<Arc<ServerState>>,
-    ConversationPath(id): ConversationPath,
-    permit: WorkPermit,
-) -> Result<Response, ApiError> {
-    let events = state.conversations.conversations().export(&id, false).await?;
-    permit.respond(TrajectoryExport { trajectory: events }).await
 }

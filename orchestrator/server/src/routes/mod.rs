@@ -11,6 +11,7 @@ pub(crate) mod ports;
 pub(crate) mod sandboxes;
 pub(crate) mod secrets;
 pub(crate) mod settings;
+pub(crate) mod trajectory;
 pub(crate) mod upload;
 pub(crate) mod workspace_git;
 
@@ -54,7 +55,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/config", get(conversations::config))
         .route("/conversations/{id}/events", get(events::page).post(events::append))
         .route("/conversations/{id}/message", post(events::message))
-        .route("/conversations/{id}/trajectory", get(events::trajectory))
+        .route("/conversations/{id}/trajectory", get(trajectory::export))
         .route("/conversations/{id}/web-hosts", get(ports::web_hosts))
         .route("/conversations/{id}/vscode-url", get(ports::vscode_url))
         .route("/conversations/{id}/list-files", get(files::list))
