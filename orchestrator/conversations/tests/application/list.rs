@@ -179,6 +179,10 @@ impl EventStore for OverviewsOnly {
         self.0.conversations().await
     }
 
+    async fn check_writable(&self) -> Result<(), StoreError> {
+        self.0.check_writable().await
+    }
+
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         self.0.remove(conversation).await
     }
