@@ -3,7 +3,7 @@
 //! An entry is stored before the response is sent. If the client is gone before there is one, the entry says so: the change may have
 //! been made. An entry that cannot be stored is kept, and further changes are refused until it is.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use accounts::{AccountError, AuditActor, AuditEntry, AuditStore, Caller, MAX_AUDIT_ENTRIES};
 use axum::extract::{MatchedPath, Request, State};
@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::{Extensions, Method, StatusCode};
 use protocol::ConversationId;
-use tokio::sync::Mutex;
+use tokio::sync::Semaphore;
 
 use crate::client_address::Client;
 use crate::error::ApiError;
@@ -54,22 +54,31 @@ pub(crate) struct AuditLog {
     store: Arc<dyn AuditStore>,
     /// Entries of changes that were being made when the store failed.
     unwritten: Arc<Mutex<Vec<AuditEntry>>>,
+    /// Held while they are stored.
+    catching_up: Arc<Semaphore>,
 }
 
 impl AuditLog {
     pub(crate) fn new(store: Arc<dyn AuditStore>) -> Self {
-        Self { store, unwritten: Arc::default() }
+        Self { store, unwritten: Arc::default(), catching_up: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Appends an entry. One that cannot be stored is logged, too, because it would not survive the server.
+    /// Appends an entry, in a task: the change is made, whether or not its client still waits.
     pub(crate) async fn append(&self, entry: AuditEntry) {
+        let log = self.clone();
+        // Fails if the task has panicked, which is logged.
+        let _ = tokio::spawn(async move { log.append_or_keep(entry).await }).await;
+    }
+
+    /// Appends an entry. One that cannot be stored is kept, and logged, because it would not survive the server.
+    async fn append_or_keep(&self, entry: AuditEntry) {
         if let Err(error) = self.store.append(&entry, MAX_AUDIT_ENTRIES).await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
                 ?entry,
                 "cannot append to the audit log"
             );
-            let mut unwritten = self.unwritten.lock().await;
+            let mut unwritten = self.unwritten();
             if unwritten.len() < MAX_UNWRITTEN_ENTRIES {
                 unwritten.push(entry);
             }
@@ -79,14 +88,30 @@ impl AuditLog {
     /// Stores the entries that could not be stored. Must succeed before a change.
     ///
     /// # Errors
-    /// The store still fails.
+    /// The store still fails, or another change waits for it.
     pub(crate) async fn catch_up(&self) -> Result<(), ApiError> {
-        let mut unwritten = self.unwritten.lock().await;
-        if !unwritten.is_empty() {
-            self.store.append_all(&unwritten, MAX_AUDIT_ENTRIES).await.map_err(AccountError::from)?;
-            unwritten.clear();
+        if self.unwritten().is_empty() {
+            return Ok(());
         }
+        // In a task, so that entries that are stored are forgotten in any case.
+        let log = self.clone();
+        tokio::spawn(async move { log.store_unwritten().await })
+            .await
+            .unwrap_or(Err(ApiError::StoreUnavailable))
+    }
+
+    async fn store_unwritten(&self) -> Result<(), ApiError> {
+        // In an outage, an attempt takes as long as the retries of the store do, and changes would wait for each other.
+        let permit = self.catching_up.try_acquire();
+        let Ok(_permit) = permit else { return Err(ApiError::StoreUnavailable) };
+        let entries = self.unwritten().clone();
+        self.store.append_all(&entries, MAX_AUDIT_ENTRIES).await.map_err(AccountError::from)?;
+        self.unwritten().drain(..entries.len());
         Ok(())
+    }
+
+    fn unwritten(&self) -> MutexGuard<'_, Vec<AuditEntry>> {
+        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends an entry about an action of a socket.
