@@ -14,8 +14,20 @@ const MASK: &str = "**********";
 const KEY_MAPS: [&str; 2] = ["env", "headers"];
 
 /// The ends of the names of keys, in small letters and without separators: `api_key`, `GITHUB_TOKEN`, `X-Auth`.
-const KEY_NAMES: [&str; 9] =
-    ["key", "token", "secret", "password", "passwd", "pwd", "auth", "authorization", "credentials"];
+const KEY_NAMES: [&str; 12] = [
+    "key",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "pwd",
+    "auth",
+    "authorization",
+    "credential",
+    "credentials",
+    "bearer",
+    "cookie",
+];
 
 /// Minimum length of a part of a path that may be a key.
 const MIN_KEY_CHARS: usize = 16;
@@ -57,10 +69,11 @@ fn mask_arguments(arguments: &[Value]) -> Value {
     let masked = arguments.iter().map(|argument| {
         let Value::String(text) = argument else { return mask(argument) };
         let is_option = text.starts_with('-');
-        let named = text.split_once(['=', ':']).filter(|(name, _)| is_key(name));
+        let mut separators = text.match_indices(['=', ':']).map(|(at, _)| at);
+        let named = separators.find(|at| is_key(&text[..*at]));
         let masked = match named {
             _ if is_value_of_key && !is_option => MASK.to_owned(),
-            Some((name, _)) => format!("{}{MASK}", &text[..=name.len()]),
+            Some(separator) => format!("{}{MASK}", &text[..=separator]),
             None => mask_text(text),
         };
         is_value_of_key = is_option && is_key(text);
@@ -112,8 +125,13 @@ pub(super) fn unmask(config: &mut Value, stored: Option<&Value>) {
     for (group, server) in servers_mut(&mut stored) {
         known.entry((group, identity(server))).or_default().push_back(server.take());
     }
+    let mut given: HashMap<_, usize> = HashMap::new();
     for (group, server) in servers_mut(config) {
-        // Not twice: two servers may differ only in what is masked.
+        *given.entry((group, identity(server))).or_default() += 1;
+    }
+    // Two servers may differ only in what is masked. If one of them was removed, it is not known which one.
+    known.retain(|identity, servers| servers.len() == 1 || given.get(identity) == Some(&servers.len()));
+    for (group, server) in servers_mut(config) {
         let same = known.get_mut(&(group, identity(server))).and_then(VecDeque::pop_front);
         restore(server, same.as_ref(), same.as_ref().map(mask).as_ref());
     }
@@ -208,7 +226,7 @@ mod tests {
             ],
             "stdio_servers": [{"name": "s", "command": "npx", "args": [
                 "-y", "mcp-remote", "https://a/?k=key-5", "--header", "Authorization: Bearer key-6", "--api-key", "key-7",
-                "--token=key-8", "-e", "GITHUB_TOKEN=key-9", "--verbose", "--port=80",
+                "--token=key-8", "--header=Cookie: key-8", "-e", "GITHUB_TOKEN=key-9", "--verbose", "--port=80",
             ]}],
             "mcpServers": {"m": {"transport": {"requestInit": {"headers": {"x": "key-10"}}}, "oauth": {"client_secret": "key-11"}}},
         });
@@ -223,6 +241,11 @@ mod tests {
         assert_eq!(mask(&masked), masked);
         unmask(&mut masked, Some(&config));
         assert_eq!(masked, config);
+
+        let mut fewer = mask(&config);
+        fewer["sse_servers"].as_array_mut().unwrap().remove(1);
+        unmask(&mut fewer, Some(&config));
+        assert_eq!(fewer["sse_servers"][1], Value::Null, "the key of the removed server or of the other one");
 
         let mut moved = mask(&config);
         moved["sse_servers"][1] = json!(format!("https://evil/mcp?apiKey={MASK}&x={MASK}"));
