@@ -5,7 +5,7 @@ use protocol::client_api::git::{OwnerType, RepositorySort, SearchSort, SortOrder
 use serde_json::{Value, json};
 use utoipa::{OpenApi as _, ToSchema};
 
-use super::{__path_docs, __path_openapi};
+use super::{__path_docs, __path_openapi, __path_root};
 use crate::auth::KEY_HEADER;
 use crate::cookies::{HOST_SESSION_COOKIE, SESSION_COOKIE};
 use crate::openai::{self, OpenAiErrorBody};
@@ -32,6 +32,7 @@ pub(crate) struct Bytes(Vec<u8>);
     paths(
         openapi,
         docs,
+        root,
         health::alive,
         health::health,
         health::ready,

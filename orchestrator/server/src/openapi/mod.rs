@@ -34,7 +34,10 @@ pub(crate) async fn openapi(State(state): State<Arc<ServerState>>) -> Json<Value
     Json(document)
 }
 
-/// Leads to what the server is, if it has no page of its own.
+/// Leads to the page that shows this document, if the server has no other page.
+#[utoipa::path(get, path = "/", security(()),
+    responses((status = 307, description = "There is no other page"),
+        (status = 200, description = "The page of the server", body = String, content_type = "text/html")))]
 pub(crate) async fn root(State(state): State<Arc<ServerState>>) -> Redirect {
     Redirect::temporary(&format!("{}/api/docs", state.base_path))
 }
