@@ -170,7 +170,8 @@ mod tests {
             let request = ProcessRequest::new(["head", "-c", &bytes.to_string(), "/dev/zero"]);
             let process = processes.start(format!("p{bytes}").try_into().unwrap(), &request).unwrap();
             let mut stream = Box::pin(frames(Arc::clone(&process), Cursors::default(), true));
-            let held = tokio::time::timeout(Duration::from_millis(500), process.exited()).await;
+            let limit = if exits { Duration::from_secs(20) } else { Duration::from_millis(500) };
+            let held = tokio::time::timeout(limit, process.exited()).await;
             assert_eq!(held.is_ok(), exits, "{bytes}");
             let (mut decoder, mut received) = (ProcessFrameDecoder::default(), 0);
             while let Some(Ok(bytes)) = stream.next().await {

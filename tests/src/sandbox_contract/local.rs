@@ -134,14 +134,17 @@ impl LocalBackend {
 
     /// Returns the provider configuration of a host program.
     pub fn config(&self, server: ServerBinary) -> LocalConfig {
+        // The start-up files of the tester must not change the result of a test. Isolated sandboxes do not see them.
+        let home = (!self.is_isolated()).then(|| ("HOME".into(), self.state.path().into()));
+        let environment = [
+            ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+            ("TMPDIR".into(), self.small.path.clone().into()),
+        ];
         LocalConfig {
             state_dir: self.state.path().into(),
             server,
             secret: HostSecret::new([7; 32]),
-            environment: vec![
-                ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
-                ("TMPDIR".into(), self.small.path.clone().into()),
-            ],
+            environment: environment.into_iter().chain(home).collect(),
             idle_timeout: Duration::from_secs(60),
             isolation: self.isolation,
             network: false,

@@ -197,7 +197,8 @@ impl RunningServer {
         let mut command = Command::new(binary);
         command.args(["serve", "--listen", &address.to_string(), "--key-stdin", "--working-dir"]);
         command.arg(folder.path()).stdin(Stdio::piped()).kill_on_drop(true);
-        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        // A home of its own, because the start-up files of the tester must not change the result of a test.
+        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", folder.path());
         let mut process = command.spawn().unwrap();
         process.stdin.take().unwrap().write_all(format!("{SERVER_KEY}\n").as_bytes()).await.unwrap();
         while TcpStream::connect(address).await.is_err() {

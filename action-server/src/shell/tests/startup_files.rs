@@ -108,16 +108,22 @@ async fn bashrc_that_ends_the_shell_is_skipped_with_a_warning() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn bashrc_that_hangs_is_skipped_with_a_warning() {
-    let hanging =
-        ["sleep 1000", "read answer", "while :; do :; done", "bash --norc", "PROMPT_COMMAND='sleep 1000'"]
-            .map(|bashrc| async move {
-                let Some(fixture) = bash_at_home(&[(".bashrc", bashrc)]) else { return };
-                let ran = fixture.run("echo hi").await;
-                assert_eq!((ran.content.as_str(), is_warned(&ran)), ("hi", true), "{bashrc}: {ran:?}");
-                let ran = fixture.run("pgrep -s 0 sleep; echo hi").await;
-                assert_eq!((ran.content.as_str(), is_warned(&ran)), ("hi", false), "{bashrc}: {ran:?}");
-                fixture.shell.shut_down().await;
-            });
+    let hanging = [
+        "echo $$ >pid; sleep 1000",
+        "read answer",
+        "while :; do :; done",
+        "bash --norc",
+        "PROMPT_COMMAND='sleep 1000'",
+    ]
+    .map(|bashrc| async move {
+        let Some(fixture) = bash_at_home(&[(".bashrc", bashrc)]) else { return };
+        let ran = fixture.run("echo hi").await;
+        assert_eq!((ran.content.as_str(), is_warned(&ran)), ("hi", true), "{bashrc}: {ran:?}");
+        let ran = fixture.run("! [ -e pid ] || kill -0 $(cat pid) 2>/dev/null || echo gone; echo hi").await;
+        let expected = if bashrc.contains("pid") { "gone\nhi" } else { "hi" };
+        assert_eq!((ran.content.as_str(), is_warned(&ran)), (expected, false), "{bashrc}: {ran:?}");
+        fixture.shell.shut_down().await;
+    });
     futures_util::future::join_all(hanging).await;
 }
 
