@@ -51,7 +51,7 @@ fn sandbox_is_inspected_with_its_settings() {
         assert!(!plain["user"].as_str().unwrap().is_empty(), "{plain}");
         let text = fixture.run(&["inspect", &other]).expect(0).stdout;
         for line in
-            ["owner      you\n", "removed    by `glovebox sandbox rm`\n", "network    host\n", "ports      "]
+            ["owner      you\n", "removal    by `glovebox sandbox rm`\n", "network    host\n", "ports      "]
         {
             assert!(text.contains(line), "{line} in {text}");
         }

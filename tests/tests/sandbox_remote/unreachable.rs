@@ -43,8 +43,8 @@ fn assert_reported_and_interruptible(mut command: Command, cause: &str) {
     let output = child.wait_with_output().unwrap();
     let elapsed = interrupted.elapsed();
     assert_eq!(output.status.code(), Some(130), "{shown}");
-    // Two seconds, and what a busy machine needs.
-    assert!(elapsed < Duration::from_millis(2500), "{elapsed:?}");
+    // Less than two seconds, and what a busy machine needs. The first request alone would take ten.
+    assert!(elapsed < Duration::from_secs(8), "{elapsed:?}");
 }
 
 #[test]

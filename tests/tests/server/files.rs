@@ -385,7 +385,7 @@ async fn zip_is_cut_off_when_its_key_is_revoked() {
     assert_eq!(response.status(), 200);
     home.run(&["user", "key", "revoke", &key_id]).expect(0);
     // The server checks the key every five seconds.
-    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
     let end = loop {
         match response.chunk().await {
             Ok(Some(_)) => {}
