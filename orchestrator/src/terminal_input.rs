@@ -96,19 +96,9 @@ pub(crate) fn has_user() -> bool {
 /// Asks a question and returns the trimmed answer. Input that was typed before the question is not an answer to it.
 pub(crate) fn ask(question: &str) -> io::Result<String> {
     discard_typed_input();
-    let (text, prompt) = question.rsplit_once('\n').map_or(("", question), |(text, prompt)| (text, prompt));
-    if !text.is_empty() {
-        RedactedStderr.write_all(format!("{text}\n").as_bytes())?;
-    }
-    let answer = match LineEditor::open() {
-        Some(mut editor) => editor.read(prompt)?.unwrap_or_default(),
-        None => {
-            RedactedStderr.write_all(prompt.as_bytes())?;
-            let mut answer = String::new();
-            io::stdin().read_line(&mut answer)?;
-            answer
-        }
-    };
+    RedactedStderr.write_all(question.as_bytes())?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
     Ok(answer.trim().to_owned())
 }
 

@@ -6,6 +6,7 @@ use clap_complete::engine::ArgValueCandidates;
 use engine::secrets::Redactor;
 use serde_json::{Value, json};
 
+use super::run_options::dollars;
 use super::{RuntimeOptions, candidates, load_config, print, table};
 use crate::compose;
 use crate::config::{Origin, Overrides, Runtime, ShownValue, shown_values};
@@ -46,11 +47,11 @@ pub(super) struct ShowArguments {
     model: Option<String>,
 
     /// Maximum number of steps of the run.
-    #[arg(short = 'i', long, value_name = "N")]
+    #[arg(short = 'i', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_iterations: Option<u32>,
 
     /// Maximum cost of the run, in US dollars.
-    #[arg(short = 'b', long = "max-budget-per-task", value_name = "DOLLARS")]
+    #[arg(short = 'b', long = "max-budget-per-task", value_name = "DOLLARS", value_parser = dollars)]
     max_budget: Option<f64>,
 
     /// Runtime of the sandbox.

@@ -13,6 +13,7 @@ use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{AgentState, ConversationId, EventId};
 
 use super::follow::{FollowResult, TerminalFollower};
+use super::interrupts::Interrupts;
 use super::run_options::RunOptions;
 use super::screen::Output;
 use super::trajectory_file::{self, TrajectoryFile};
@@ -141,7 +142,13 @@ impl ConversationRun<'_> {
         });
         let changes = match exit {
             Ok(Exit::Interrupted) | Err(_) => String::new(),
-            Ok(_) if output == Output::Transcript => changed_files::describe(conversations, id).await,
+            Ok(_) if output == Output::Transcript => {
+                let described = changed_files::describe(conversations, id);
+                match Interrupts::listen() {
+                    Ok(mut interrupts) => interrupts.unless_interrupted(described).await.unwrap_or_default(),
+                    Err(_) => String::new(),
+                }
+            }
             Ok(_) => String::new(),
         };
         let reason = match &exit {

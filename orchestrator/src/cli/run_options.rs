@@ -82,7 +82,7 @@ impl RunOptions {
     }
 }
 
-fn dollars(text: &str) -> Result<f64, String> {
+pub(super) fn dollars(text: &str) -> Result<f64, String> {
     let sum: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     if sum.is_finite() && sum > 0.0 { Ok(sum) } else { Err("expected more than 0".to_owned()) }
 }

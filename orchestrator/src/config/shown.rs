@@ -56,6 +56,9 @@ pub(crate) fn shown_values(
     let agent_name = agent_name.as_ref().and_then(|name| name.value.as_str());
     let agent_name = agent::section_name(agent_name.unwrap_or(AgentDefinition::CODE_ACT));
     settings.overlay(layers.file.group("agent", agent_name).cloned().unwrap_or_default());
+    let model = overrides.model.clone().or_else(|| settings.text("agent", "llm_config"));
+    let group = model.and_then(|name| layers.file.group("llm", &name)).cloned();
+    settings.overlay(group.unwrap_or_default());
 
     let defaults = documented_defaults();
     let current = keys::all()

@@ -17,7 +17,7 @@ use crate::terminal_input;
 Removes the log, the sandbox and the workspace of each conversation, but not a folder that was given with -d. Refuses a \
 conversation that a process runs now. Prints the ids of the removed conversations.
 Examples:
-  glovebox conversations rm 0199a3
+  glovebox conversations rm 5e8c41f2
   glovebox conversations rm --older-than 30d --yes")]
 pub(in crate::cli) struct RemoveArguments {
     /// Ids of the conversations, or unique starts or ends of ids.

@@ -103,6 +103,10 @@ pub(super) async fn reserve_name(runtime: &SandboxRuntime, name: &SandboxName) -
     let lock = runtime.state_dir.lock(name.conversation())?;
     match runtime.find(name).await? {
         None => Ok(lock),
+        Some(found) if found.lifetime.is_expired() => {
+            runtime.provider.destroy(&found.sandbox).await?;
+            Ok(lock)
+        }
         Some(_) => {
             let text = format!("there is a sandbox {name} already: `glovebox sandbox rm {name}` removes it");
             Err(UsageError(text).into())

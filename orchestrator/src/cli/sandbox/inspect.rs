@@ -186,7 +186,7 @@ impl Inspection<'_> {
             ("image", summary.image.as_deref().map_or_else(unknown, |image| image_name(image).to_owned())),
             ("owner", owner),
             ("created", created),
-            ("removed", removed),
+            ("removal", removed),
             ("user", user.unwrap_or_else(unknown)),
             ("workspace", workspace),
             ("network", networks.unwrap_or_else(unknown)),

@@ -25,7 +25,7 @@ Writes sessions/ID/events/N.json and sessions/ID/metadata.json, which OpenHands 
 Glovebox's own records (settings, sandboxes, titles) are left out, except what V0 has in the metadata. Prints the ids.
 Examples:
   glovebox store export ./v0
-  glovebox store export --add ~/.openhands 0199a3")]
+  glovebox store export --add ~/.openhands 5e8c41f2")]
 pub(in crate::cli) struct ExportArguments {
     /// Folder to write to: a new or an empty one.
     #[arg(value_name = "DIR")]

@@ -70,8 +70,9 @@ pub(super) async fn changes(
     let arguments = [workspace.git_folder(), base.as_str()];
     match script(CHANGES, &arguments, MAX_CHANGES_BYTES).run(workspace.sandbox.as_ref()).await? {
         ScriptResult::Exited { code: 0, output } => {
-            // On a blocking thread, because the sandbox chooses the number of files. Fails only when the runtime shuts down.
-            Ok(tokio::task::spawn_blocking(move || parse_changes(&output)).await.unwrap_or_default())
+            // On a blocking thread, because the sandbox chooses the number of files.
+            let parsed = tokio::task::spawn_blocking(move || parse_changes(&output)).await;
+            parsed.map_err(|error| SandboxError::Malformed { detail: error.to_string() }.into())
         }
         ScriptResult::Exited { code, .. } => Err(failure(code)),
         ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
