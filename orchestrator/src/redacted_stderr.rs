@@ -1,7 +1,7 @@
 //! Standard error for the log and for messages to the user. Redacts secrets and escapes C1 controls and format characters.
 //!
 //! The redactors are global, because a log line may come from any module or library: that of the configuration, and on a server
-//! those of the conversations. So is the status line, which must not stay in the line that is written.
+//! the conversations'. So is the status line, which must not stay in the line that is written.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -80,7 +80,7 @@ pub struct ConversationStarted {
     /// Where the repository of the setup is hosted. `None` if the user did not choose it by its provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_provider: Option<GitProvider>,
-    /// What created it. `None` for those of the command line.
+    /// What created it. `None` for the command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<ConversationTrigger>,
 }

@@ -143,7 +143,7 @@ impl Process {
         Ok(())
     }
 
-    /// Announces a reader that will follow the process, which is held for it as for one that is attached.
+    /// Announces a reader. The process is held for it as for an attached reader.
     pub(crate) fn expect_reader(&self) {
         self.readers.expect();
     }

@@ -1,8 +1,8 @@
 //! Processes without a terminal. They are started by id, their output is read by offset, and the whole tree can be killed.
 //!
 //! A process outlives the request that started it. It belongs to a task ([`watch`]) of [`Processes`], and ends at the latest
-//! with [`Processes::shut_down`]. Readers that follow it slow it down ([`readers`]), and no others do. Its record is retained, like that of an action, until it is acknowledged or expires. Running
-//! processes do not keep an idle server alive.
+//! with [`Processes::shut_down`]. Only readers that follow it slow it down ([`readers`]). Its record is retained until it is
+//! acknowledged or expires, as for actions. Running processes do not keep an idle server alive.
 
 mod command;
 mod entry;

@@ -1,4 +1,4 @@
-//! The start-up files that an interactive shell of the user reads: `.bashrc` and that of the system, or the file of `ENV`.
+//! The start-up files of an interactive shell: the user's `.bashrc` and the system's, or the file of `ENV`.
 //!
 //! The shell is started without them and then runs a [`command`] that reads them, as if it was typed. So a file that exits, hangs
 //! or replaces the shell is detected like any other command, and a new shell without them takes its place.

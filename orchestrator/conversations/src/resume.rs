@@ -18,7 +18,7 @@ use crate::error::ConversationsError;
 /// A stored conversation that this process has claimed and can resume.
 pub struct StoredConversation {
     pub(crate) claim: Claim,
-    /// Settings with which it was started. The runtime is that of its latest sandbox, which may be another one.
+    /// Settings with which it was started. The runtime is the one of its latest sandbox, which may differ.
     pub started: ConversationStarted,
     /// State after the whole log.
     pub state: State,

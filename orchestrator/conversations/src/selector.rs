@@ -1,6 +1,6 @@
 //! Finds a conversation by its id, by an unambiguous start or end of the id, or as the latest one.
 //!
-//! Ids start with the time in milliseconds, so that those of one afternoon share six digits. They end with random digits, which
+//! Ids start with the time in milliseconds, so that ids of one afternoon share six digits. They end with random digits, which
 //! tell them apart at any time.
 
 use engine::events::ConversationSummary;
@@ -52,7 +52,7 @@ pub struct AmbiguousId {
     ids: String,
 }
 
-/// Returns the index of the id that equals `part`, else of the only one that starts with it, else of the only one that ends with it.
+/// Returns the index of the id that equals `part`, else of the only id with this start, else of the only id with this end.
 /// `None` if none does. `subjects` is the plural of what has the ids, for the error.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ pub(super) struct Interrupts {
     _listener: AbortOnDropHandle<()>,
 }
 
-/// Observes the interrupts from another place than the one that handles them.
+/// Observes interrupts that are handled elsewhere.
 pub(super) struct InterruptObserver(watch::Receiver<u32>);
 
 /// What SIGHUP does.

@@ -1,6 +1,6 @@
 //! Every key with its value and the source of the value, for `glovebox config show`.
 //!
-//! Defaults are those of `docs/configuration.md`, which a test compares with the program. Values that may be secret are masked.
+//! Defaults come from `docs/configuration.md`, which a test compares with the program. Values that may be secret are masked.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(crate) struct ShownValue {
     pub origin: Origin,
 }
 
-/// Returns the values of all keys with an effect, those of groups, and the names of secrets.
+/// Returns the values of all keys with an effect, also in groups, and the names of secrets.
 ///
 /// # Errors
 /// See [`Config::load`](super::Config::load).
@@ -138,7 +138,7 @@ fn shown(key: String, known: Key, Setting { value, origin }: Setting) -> ShownVa
     ShownValue { key, value: Some(value), origin }
 }
 
-/// Masks a value, and in tables all values but those of [`SHOWN_FIELDS`].
+/// Masks a value. In tables, the fields in [`SHOWN_FIELDS`] stay.
 fn masked(value: toml::Value) -> toml::Value {
     match value {
         toml::Value::Array(values) => toml::Value::Array(values.into_iter().map(masked).collect()),

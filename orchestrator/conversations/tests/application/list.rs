@@ -147,7 +147,7 @@ async fn missing_events_are_read_from_the_log() {
     }
 }
 
-/// A store whose events cannot be read, as those of damaged logs.
+/// A store whose events cannot be read, as in damaged logs.
 struct OverviewsOnly(MemoryStore);
 
 #[async_trait]

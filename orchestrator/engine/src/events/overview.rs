@@ -33,7 +33,7 @@ pub struct Overview {
     pub branch: Option<String>,
     /// Where that repository is hosted. `None` if the user did not choose it by its provider.
     pub git_provider: Option<GitProvider>,
-    /// What created it. `None` for those of the command line.
+    /// What created it. `None` for the command line.
     pub trigger: Option<ConversationTrigger>,
     /// The user who owns it. `None` if it is the operator's.
     pub owner: Option<UserId>,

@@ -19,7 +19,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// A POSIX shell script that Glovebox runs for itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Script<'a> {
-    /// The script.
+    /// Its text, for a POSIX shell.
     pub text: &'a str,
     /// Its arguments, from `$1`.
     pub arguments: &'a [&'a str],

@@ -91,7 +91,7 @@ impl fmt::Display for Lifetime {
     }
 }
 
-/// The error of a text that is no lifetime.
+/// An unknown lifetime.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not the lifetime of a sandbox")]
 pub struct UnknownLifetime(String);

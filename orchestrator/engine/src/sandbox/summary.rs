@@ -71,7 +71,7 @@ pub struct SandboxDetails {
 }
 
 /// Removes the sandboxes of conversations that no process uses, which a crash has left behind, and those whose time is over.
-/// Returns their ids. `is_used` is called after the sandboxes are listed, so that one that is created meanwhile counts as used.
+/// Returns their ids. `is_used` is called after the sandboxes are listed, so that a new one counts as used.
 ///
 /// # Errors
 /// The sandboxes cannot be listed. A sandbox that cannot be removed is logged and left for the next sweep.

@@ -30,7 +30,7 @@ pub enum AddressException {
 pub struct InvalidException(String);
 
 impl AddressException {
-    /// `port` is that of the URL. `None` for the address of a name.
+    /// `port` is the URL's. `None` for the address of a name.
     pub(super) fn allows(&self, host: &str, address: IpAddr, port: Option<u16>, kind: AddressKind) -> bool {
         match self {
             Self::Network(network) => network.contains(&address),

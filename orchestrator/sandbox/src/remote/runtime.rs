@@ -55,7 +55,7 @@ const READINESS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time of retries, other than those of a start. A sandbox that could not be stopped has the service's idle timeout.
 const MAX_RETRY_TIME: Duration = Duration::from_secs(30);
 
-/// Timeout of requests that a service answers immediately, so that one that does not respond is reported soon.
+/// Timeout of requests that a service answers immediately, so that a silent service is reported soon.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After a start was abandoned: how long its request may still be answered, and how long its sandbox is looked up. Together

@@ -154,7 +154,7 @@ impl SelectedEvents {
         self
     }
 
-    /// Ends the page early. A page without an event would not tell the client where to continue.
+    /// Ends the page early. From a page without an event, the client would not know where to continue.
     fn cut(&mut self) -> Result<(), ApiError> {
         self.has_more = true;
         if self.events.is_empty() { Err(ApiError::SearchTimeout) } else { Ok(()) }

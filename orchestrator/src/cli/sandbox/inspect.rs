@@ -94,7 +94,7 @@ async fn inspect_inside(runtime: &SandboxRuntime, summary: &SandboxSummary) -> O
     }
 }
 
-/// Returns the name of the user whom new processes run as, else the number. `None` without a program `id`.
+/// Returns the name of the user of new processes, else the number. `None` without a program `id`.
 async fn user(sandbox: &dyn Sandbox) -> anyhow::Result<Option<String>> {
     let processes = sandbox.processes()?;
     let name = output(processes, &["id", "-un"]).await?;

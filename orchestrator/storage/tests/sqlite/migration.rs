@@ -78,7 +78,7 @@ async fn first_version_can_append_and_remove_after_migration() {
     assert_eq!(page.conversations[0].overview_events, 2);
 }
 
-/// The fourth version had overviews without a trigger. The first event of `c3` is in a blob, that of `c4` is damaged.
+/// The fourth version had overviews without a trigger. The first event of `c3` is in a blob, the one of `c4` damaged.
 #[tokio::test]
 async fn triggers_of_older_logs_are_known_after_migration() {
     let fixture = Fixture::new();

@@ -60,7 +60,7 @@ impl Bounds {
         }
     }
 
-    /// Returns those of a sandbox's limits that are enforced for it as a whole.
+    /// Returns the limits that are enforced for a sandbox as a whole.
     pub(super) fn enforced(&self, resources: &ResourceLimits) -> SandboxDetails {
         match &self.0 {
             Kind::Groups(_) | Kind::Scopes(_) => SandboxDetails {
