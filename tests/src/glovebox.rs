@@ -1,7 +1,7 @@
 //! The program `glovebox` as a user runs it, in a process with its own home.
 
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -117,6 +117,29 @@ impl Home {
     /// Runs the program to completion in another folder.
     pub fn run_in(&self, folder: &Path, arguments: &[&str]) -> CompletedRun {
         CompletedRun::from_output(&self.glovebox(arguments).current_dir(folder).output().unwrap())
+    }
+
+    /// Runs the program without root's capability to override file modes.
+    pub fn run_without_capabilities(&self, arguments: &[&str]) -> CompletedRun {
+        let plain = self.glovebox(arguments);
+        if !rustix::process::geteuid().is_root() {
+            return self.run(arguments);
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
+        command.arg(plain.get_program()).args(plain.get_args()).env_clear();
+        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        CompletedRun::from_output(&command.current_dir(self.path()).stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// Sets the mode of the state folder, and the one of each file in it.
+    pub fn set_state_modes(&self, file: u32, folder: u32) {
+        let state_dir = self.path().join(".glovebox");
+        let set =
+            |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        let entries = state_dir.read_dir().unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.is_file()).for_each(|path| set(&path, file));
+        set(&state_dir, folder);
     }
 
     /// Returns the candidates that bash offers for the next word. Other output is a failure: it would disturb the prompt.

@@ -1,11 +1,9 @@
 //! `glovebox conversations`: id prefixes, trajectories, lists and removal.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::{Value, json};
-use tests::glovebox::{CompletedRun, Home, bash, finish, tool_call, wait_until};
+use tests::glovebox::{Home, bash, finish, tool_call, wait_until};
 
 use crate::skip::skip_without;
 
@@ -395,21 +393,6 @@ fn damaged_conversation_is_named_and_hides_no_other() {
     home.run(&["conversations", "show", "--last"]).expect(0);
 }
 
-/// Runs the program without root's capability to override file modes.
-fn run_without_capabilities(home: &Home, arguments: &[&str]) -> CompletedRun {
-    let plain = home.glovebox(arguments);
-    if !rustix::process::geteuid().is_root() {
-        return home.run(arguments);
-    }
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--bounding-set", "-all", "--inh-caps", "-all"])
-        .arg(plain.get_program())
-        .args(plain.get_args());
-    command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    home.start(command.current_dir(home.path())).end()
-}
-
 #[test]
 fn conversations_are_read_when_their_file_is_read_only() {
     if rustix::process::geteuid().is_root() && skip_without("setpriv") {
@@ -417,13 +400,6 @@ fn conversations_are_read_when_their_file_is_read_only() {
     }
     let home = Home::new();
     run(&home, &json!([bash("echo 1"), finish()]), &[]);
-    let state_dir = home.path().join(".glovebox");
-    let set_modes = |file: u32, folder: u32| {
-        for path in names(&state_dir).into_iter().filter(|path| path.is_file()) {
-            std::fs::set_permissions(path, PermissionsExt::from_mode(file)).unwrap();
-        }
-        std::fs::set_permissions(&state_dir, PermissionsExt::from_mode(folder)).unwrap();
-    };
     let [id] = home.conversations().try_into().unwrap();
     let commands = [
         ["conversations", "ls", "--json"].as_slice(),
@@ -432,17 +408,17 @@ fn conversations_are_read_when_their_file_is_read_only() {
     ];
     let before = commands.map(|command| home.run(command).expect(0).stdout);
     let check = |file, folder| {
-        set_modes(file, folder);
+        home.set_state_modes(file, folder);
         for (command, before) in commands.iter().zip(&before) {
             assert_eq!(
-                &run_without_capabilities(&home, command).expect(0).stdout,
+                &home.run_without_capabilities(command).expect(0).stdout,
                 before,
                 "{file:o} {folder:o}"
             );
         }
-        let ended = run_without_capabilities(&home, &["conversations", "fork", &id]).expect(1);
+        let ended = home.run_without_capabilities(&["conversations", "fork", &id]).expect(1);
         assert!(ended.stderr.contains("glovebox.db"), "{ended:?}");
-        set_modes(0o600, 0o700);
+        home.set_state_modes(0o600, 0o700);
     };
     check(0o400, 0o700);
     check(0o400, 0o500);
@@ -452,10 +428,10 @@ fn conversations_are_read_when_their_file_is_read_only() {
     let mut running = home.start(&mut home.glovebox(&arguments));
     running.wait_for("the command", |event| event["action"] == "run");
     running.kill();
-    set_modes(0o400, 0o500);
-    let list = run_without_capabilities(&home, &["conversations", "ls", "--json"]).expect(0).stdout;
+    home.set_state_modes(0o400, 0o500);
+    let list = home.run_without_capabilities(&["conversations", "ls", "--json"]).expect(0).stdout;
     assert_eq!(serde_json::from_str::<Vec<Value>>(&list).unwrap()[0]["interrupted"], true);
-    set_modes(0o600, 0o700);
+    home.set_state_modes(0o600, 0o700);
     home.run(&["sandbox", "prune", "--runtime", "local"]).expect(0);
     home.assert_nothing_runs();
 }

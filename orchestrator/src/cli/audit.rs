@@ -42,7 +42,10 @@ pub(super) async fn run(arguments: AuditArguments, overrides: &Overrides) -> any
     let mut config = load_config_to_read(overrides)?;
     let state_dir = open_state_of_server(&mut config, overrides)?;
     let stores = Stores::open(&config, &state_dir).await?;
-    let entries = stores.accounts().await?.audit.read(&AuditFilter { user, conversation, limit }).await?;
+    let entries = match stores.accounts_to_read().await? {
+        Some(accounts) => accounts.audit.read(&AuditFilter { user, conversation, limit }).await?,
+        None => Vec::new(),
+    };
     stores.close().await;
     if json {
         for entry in &entries {

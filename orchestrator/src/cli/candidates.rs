@@ -53,7 +53,8 @@ pub(super) fn users(prefix: &OsStr) -> Vec<CompletionCandidate> {
     complete(prefix, async {
         let Some((config, state_dir)) = load()? else { return Ok(Vec::new()) };
         let stores = Stores::open(&config, &state_dir).await?;
-        let users = Users::new(stores.accounts().await?.users).list().await?;
+        let Some(accounts) = stores.accounts_to_read().await? else { return Ok(Vec::new()) };
+        let users = Users::new(accounts.users).list().await?;
         Ok(users.into_iter().map(|user| user.name.into()).collect())
     })
 }

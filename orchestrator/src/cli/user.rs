@@ -15,6 +15,7 @@ use super::{candidates, load_config_to_read, open_state_of_server, print, table}
 use crate::compose::Stores;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
+use key::KeyCommand;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -59,7 +60,7 @@ The conversations stay, and only the operator sees them. One that runs continues
     },
     /// Add, list and revoke keys of users.
     #[command(subcommand)]
-    Key(key::KeyCommand),
+    Key(KeyCommand),
 }
 
 pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
@@ -72,7 +73,14 @@ pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyh
 }
 
 async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<()> {
-    let accounts = stores.accounts().await?;
+    let accounts = match command {
+        UserCommand::Ls { .. } | UserCommand::Key(KeyCommand::Ls { .. }) => stores.accounts_to_read().await?,
+        _ => None,
+    };
+    let accounts = match accounts {
+        Some(accounts) => accounts,
+        None => stores.accounts().await?,
+    };
     let users = Users::new(Arc::clone(&accounts.users));
     let record = |action| accounts.record_command(action);
     match command {

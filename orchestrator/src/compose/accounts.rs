@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use accounts::{AccountStore, AuditActor, AuditEntry, AuditStore, MAX_AUDIT_ENTRIES};
+use anyhow::Context as _;
+use storage::{OpenError, SqliteAccounts};
 
 /// Users and the audit log, which are stored together.
 #[derive(Clone)]
@@ -15,6 +17,10 @@ impl Accounts {
     pub(super) fn new(store: impl AccountStore + AuditStore + 'static) -> Self {
         let store = Arc::new(store);
         Self { users: store.clone(), audit: store }
+    }
+
+    pub(super) fn of_file(opened: Result<SqliteAccounts, OpenError>) -> anyhow::Result<Self> {
+        Ok(Self::new(opened.context("cannot open the users")?))
     }
 
     /// Appends a command of the operator to the audit log.

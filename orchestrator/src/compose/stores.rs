@@ -1,7 +1,7 @@
 //! The stores of this machine: files in the state folder, or a PostgreSQL database that several hosts share.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,16 +118,24 @@ impl Stores {
     pub(crate) async fn accounts(&self) -> anyhow::Result<Accounts> {
         match &self.shared {
             Some(shared) => Ok(Accounts::new(shared.accounts())),
-            None => {
-                let opened = SqliteAccounts::open(self.state_dir.path().join(ACCOUNTS_FILE)).await;
-                Ok(Accounts::new(opened.context("cannot open the users")?))
-            }
+            None => Accounts::of_file(SqliteAccounts::open(self.accounts_file()).await),
         }
     }
 
-    /// Like [`accounts`](Self::accounts). `None` if the state folder never had users or an audit log.
-    pub(crate) async fn accounts_if_any(&self) -> anyhow::Result<Option<Accounts>> {
-        if self.has(ACCOUNTS_FILE) { self.accounts().await.map(Some) } else { Ok(None) }
+    /// Opens the users and the audit log to read them, even if their file cannot be written. `None` if the state folder never had
+    /// any.
+    pub(crate) async fn accounts_to_read(&self) -> anyhow::Result<Option<Accounts>> {
+        match &self.shared {
+            Some(shared) => Ok(Some(Accounts::new(shared.accounts()))),
+            None if self.has(ACCOUNTS_FILE) => {
+                Accounts::of_file(SqliteAccounts::open_to_read(self.accounts_file()).await).map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn accounts_file(&self) -> PathBuf {
+        self.state_dir.path().join(ACCOUNTS_FILE)
     }
 
     /// Opens the settings and secrets of users. Fails if they were encrypted with another key.

@@ -11,6 +11,8 @@ use tests::glovebox::{Home, bash, finish, wait_until};
 use tests::host_server::{HostServer, is_state};
 use tests::postgres::TestDatabase;
 
+use crate::skip::skip_without;
+
 use super::{copy_secrets_key, counts, events, names, report, resume, run};
 
 /// Part of each secret of these tests.
@@ -243,6 +245,32 @@ fn incomplete_backup_replaces_no_other_one() {
     for wrong in ["backups", "none/backup", "/dev/null"] {
         home.run(&["store", "backup", wrong]).expect(2);
     }
+}
+
+#[tokio::test]
+async fn folder_that_cannot_be_written_is_backed_up() {
+    if rustix::process::geteuid().is_root() && skip_without("setpriv") {
+        return;
+    }
+    let home = Home::new();
+    let (server, _) = start(&home, &json!([finish()]), &[]).await;
+    server.terminate();
+    run(&home, "work");
+    let file = home.path().join("backup.tar.gz");
+    let backup = ["store", "backup", "--json", "--force", file.to_str().unwrap()];
+    let commands = [
+        backup.as_slice(),
+        &["audit", "--json"],
+        &["user", "ls", "--json"],
+        &["user", "key", "ls", "--json"],
+    ];
+    let before = commands.map(|command| home.run(command).expect(0).stdout);
+    assert!(before[0].contains("\"settings\":1"), "{before:?}");
+    home.set_state_modes(0o400, 0o500);
+    let after = commands.map(|command| home.run_without_capabilities(command).expect(0).stdout);
+    assert_eq!(after, before);
+    home.run_without_capabilities(&["user", "add", "eve"]).expect(1);
+    home.set_state_modes(0o600, 0o700);
 }
 
 #[test]

@@ -222,7 +222,7 @@ impl<'a, W: Write> Backup<'a, W> {
 
     /// Writes users, keys, settings and the audit log. After the conversations, so that it has the users who own them.
     async fn write_accounts(&mut self, stores: &Stores) -> anyhow::Result<()> {
-        let accounts = stores.accounts_if_any().await?;
+        let accounts = stores.accounts_to_read().await?;
         if let Some(accounts) = &accounts {
             let records = accounts.users.records().await?;
             let (mut users, mut keys) = (self.part(BackupPart::Users), self.part(BackupPart::Keys));

@@ -156,7 +156,7 @@ impl<'a> CopyTarget<'a> {
     /// Copies the users that the target lacks, with their keys.
     pub(super) async fn copy_accounts(&mut self, records: &AccountRecords) -> anyhow::Result<()> {
         self.stop.check()?;
-        let existing = match self.stores.accounts_if_any().await? {
+        let existing = match self.stores.accounts_to_read().await? {
             Some(accounts) => accounts.users.users().await?,
             None => Vec::new(),
         };
@@ -213,7 +213,7 @@ impl<'a> CopyTarget<'a> {
         let count = entries.len();
         if self.audit.is_none() {
             let accounts = match self.mode {
-                CopyMode::Compare => self.stores.accounts_if_any().await?,
+                CopyMode::Compare => self.stores.accounts_to_read().await?,
                 CopyMode::Append | CopyMode::LockAndAppend => Some(self.stores.accounts().await?),
             };
             if let Some(accounts) = accounts {

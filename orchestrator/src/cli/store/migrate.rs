@@ -171,7 +171,7 @@ async fn copy(
         let pages = LogPages::new(events.clone(), summary.id.clone());
         target.copy_conversation(&summary.id, pages).await?;
     }
-    if let Some(accounts) = from.accounts_if_any().await? {
+    if let Some(accounts) = from.accounts_to_read().await? {
         target.copy_accounts(&accounts.users.records().await?).await?;
         copy_audit(accounts.audit.as_ref(), &mut target).await?;
     }

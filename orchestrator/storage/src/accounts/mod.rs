@@ -25,7 +25,7 @@ use crate::failure::cause;
 use crate::schema_migration::SchemaMigration;
 use crate::sqlite::Durability;
 use crate::sqlite::migrations;
-use crate::sqlite::open::{Location, OpenError};
+use crate::sqlite::open::{Location, OpenError, open_blocking};
 
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/accounts/0001_users.sql"),
@@ -47,28 +47,38 @@ impl SqliteAccounts {
     /// # Errors
     /// See [`OpenError`].
     pub async fn open(file: impl Into<PathBuf>) -> Result<Self, OpenError> {
-        let file = file.into();
-        let subject = file.clone();
-        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(file)).await;
-        let opened = opened.map(|opened| opened.map(|(accounts, _)| accounts));
-        opened.unwrap_or_else(|source| Err(OpenError::Aborted { file: subject, source }))
+        open_blocking(file.into(), |file| {
+            let location = Location::new(file.clone(), Durability::PowerCut);
+            let (connection, _) = migrations::open(&location, MIGRATIONS)?;
+            let audit = Location::new(file, Durability::ProcessDeath).connect()?;
+            Ok(Self::with_connections(connection, audit))
+        })
+        .await
+    }
+
+    /// Like [`open`](Self::open). If the file or its folder cannot be written, nothing is created or migrated, and every change
+    /// fails.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub async fn open_to_read(file: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        open_blocking(file.into(), |file| {
+            let location = Location::new(file, Durability::PowerCut);
+            let (connection, read_only) = migrations::open_to_read(&location, MIGRATIONS)?;
+            let audit = read_only.unwrap_or(location).connect()?;
+            Ok(Self::with_connections(connection, audit))
+        })
+        .await
     }
 
     /// Migrates an existing file.
     pub(crate) fn migrate(file: PathBuf) -> Result<SchemaMigration, OpenError> {
-        Self::open_blocking(file).map(|(_, migration)| migration)
+        let location = Location::new(file, Durability::PowerCut);
+        migrations::open(&location, MIGRATIONS).map(|(_, migration)| migration)
     }
 
-    fn open_blocking(file: PathBuf) -> Result<(Self, SchemaMigration), OpenError> {
-        let location = Location::new(file.clone(), Durability::PowerCut);
-        location.create()?;
-        let mut connection = location.connect()?;
-        location.check_writable(&connection)?;
-        let migration = migrations::apply(&mut connection, &location, MIGRATIONS)?;
-        let audit = Location::new(file, Durability::ProcessDeath).connect()?;
-        let accounts =
-            Self { connection: Arc::new(Mutex::new(connection)), audit: Arc::new(Mutex::new(audit)) };
-        Ok((accounts, migration))
+    fn with_connections(connection: Connection, audit: Connection) -> Self {
+        Self { connection: Arc::new(Mutex::new(connection)), audit: Arc::new(Mutex::new(audit)) }
     }
 
     async fn run<T: Send + 'static, E: Into<BoxError> + Send + 'static>(

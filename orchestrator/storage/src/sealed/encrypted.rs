@@ -40,12 +40,12 @@ pub struct EncryptedDocuments {
 }
 
 impl EncryptedDocuments {
-    /// Opens a SQLite file. Creates and migrates it like [`SealedDocuments::open`].
+    /// Opens a SQLite file. Creates and migrates it like [`SealedDocuments::open`], unless it cannot be written.
     ///
     /// # Errors
     /// [`SealedError::Open`].
     pub async fn open(file: impl Into<PathBuf>) -> Result<Self, SealedError> {
-        Ok(Self::with_table(Box::new(SqliteTable::open(file.into()).await?)))
+        Ok(Self::with_table(Box::new(SqliteTable::open_to_read(file.into()).await?)))
     }
 
     pub(crate) fn with_table(table: Box<dyn Table>) -> Self {

@@ -116,7 +116,7 @@ impl SealedDocuments {
 
     /// Migrates an existing file.
     pub(crate) fn migrate(file: PathBuf) -> Result<SchemaMigration, OpenError> {
-        SqliteTable::open_blocking(file).map(|(_, migration)| migration)
+        SqliteTable::migrate(file)
     }
 
     /// Checks that all documents of a table have this key.

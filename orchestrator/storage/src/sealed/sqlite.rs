@@ -10,7 +10,7 @@ use super::table::{Row, Table, TableError};
 use crate::schema_migration::SchemaMigration;
 use crate::sqlite::Durability;
 use crate::sqlite::migrations;
-use crate::sqlite::open::{Location, OpenError};
+use crate::sqlite::open::{Location, OpenError, open_blocking};
 
 const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sealed/0001_documents.sql")];
 
@@ -22,22 +22,31 @@ pub(super) struct SqliteTable {
 impl SqliteTable {
     /// Opens the file. Creates it (mode 0600), its folder (mode 0700) and its table if they do not exist.
     pub(super) async fn open(file: PathBuf) -> Result<Self, OpenError> {
-        let subject = file.clone();
-        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(file)).await;
-        let opened = opened.map(|opened| opened.map(|(table, _)| table));
-        opened.unwrap_or_else(|source| Err(OpenError::Aborted { file: subject, source }))
+        open_blocking(file, |file| {
+            let (connection, _) = migrations::open(&location_of(file.clone()), MIGRATIONS)?;
+            // A document that was replaced or removed leaves nothing in the file.
+            let secure_delete = connection.pragma_update(None, "secure_delete", true);
+            secure_delete.map_err(|source| OpenError::Open { file, source })?;
+            Ok(Self::with_connection(connection))
+        })
+        .await
     }
 
-    pub(super) fn open_blocking(file: PathBuf) -> Result<(Self, SchemaMigration), OpenError> {
-        let location = Location::new(file.clone(), Durability::PowerCut);
-        location.create()?;
-        let mut connection = location.connect()?;
-        location.check_writable(&connection)?;
-        let migration = migrations::apply(&mut connection, &location, MIGRATIONS)?;
-        // A document that was replaced or removed leaves nothing in the file.
-        let secure_delete = connection.pragma_update(None, "secure_delete", true);
-        secure_delete.map_err(|source| OpenError::Open { file, source })?;
-        Ok((Self { connection: Arc::new(Mutex::new(connection)) }, migration))
+    /// Like [`open`](Self::open), but a file that cannot be written is only read.
+    pub(super) async fn open_to_read(file: PathBuf) -> Result<Self, OpenError> {
+        open_blocking(file, |file| {
+            let (connection, _) = migrations::open_to_read(&location_of(file), MIGRATIONS)?;
+            Ok(Self::with_connection(connection))
+        })
+        .await
+    }
+
+    pub(super) fn migrate(file: PathBuf) -> Result<SchemaMigration, OpenError> {
+        migrations::open(&location_of(file), MIGRATIONS).map(|(_, migration)| migration)
+    }
+
+    fn with_connection(connection: Connection) -> Self {
+        Self { connection: Arc::new(Mutex::new(connection)) }
     }
 
     async fn run<T: Send + 'static>(
@@ -52,6 +61,10 @@ impl SqliteTable {
             Err(error) => Err(TableError::Failed(error.into())),
         }
     }
+}
+
+fn location_of(file: PathBuf) -> Location {
+    Location::new(file, Durability::PowerCut)
 }
 
 #[async_trait]

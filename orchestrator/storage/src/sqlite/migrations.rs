@@ -3,13 +3,15 @@
 //! refinery was tried: it reads the applied migrations and applies the others in separate transactions, so that one of two
 //! processes fails if both open a new file concurrently. Here both happen in one write transaction.
 
+use std::cmp::Ordering;
+
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::open::{Location, OpenError};
 use crate::schema_migration::SchemaMigration;
 
-/// Migrations in order. Existing files have applied the earlier ones, so they never change.
-const MIGRATIONS: &[&str] = &[
+/// Migrations of the event store in order. Existing files have applied the earlier ones, so they never change.
+pub(super) const EVENTS: &[&str] = &[
     include_str!("../../migrations/0001_events.sql"),
     include_str!("../../migrations/0002_overviews.sql"),
     include_str!("../../migrations/0003_owners.sql"),
@@ -17,15 +19,36 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0005_triggers.sql"),
 ];
 
-/// Schema version of this program.
-const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+/// Opens a connection, after it has created the file and applied missing migrations.
+pub(crate) fn open(
+    location: &Location,
+    migrations: &[&str],
+) -> Result<(Connection, SchemaMigration), OpenError> {
+    location.create()?;
+    let mut connection = location.connect()?;
+    location.check_writable(&connection)?;
+    let migration = apply(&mut connection, location, migrations)?;
+    Ok((connection, migration))
+}
 
-pub(super) fn run(connection: &mut Connection, location: &Location) -> Result<SchemaMigration, OpenError> {
-    apply(connection, location, MIGRATIONS)
+/// Like [`open`], but a file that cannot be written is only read. Returns its location too, if that is so.
+pub(crate) fn open_to_read(
+    location: &Location,
+    migrations: &[&str],
+) -> Result<(Connection, Option<Location>), OpenError> {
+    match open(location, migrations) {
+        Err(error) if error.may_be_read_only() && location.file().exists() => {
+            let location = location.read_only()?;
+            let connection = location.connect()?;
+            check(&connection, &location, migrations)?;
+            Ok((connection, Some(location)))
+        }
+        opened => opened.map(|(connection, _)| (connection, None)),
+    }
 }
 
 /// Applies those of a file's migrations that are missing.
-pub(crate) fn apply(
+fn apply(
     connection: &mut Connection,
     location: &Location,
     migrations: &[&str],
@@ -44,15 +67,14 @@ pub(crate) fn apply(
 }
 
 /// Checks the schema version of a file that cannot be written.
-pub(super) fn check(connection: &Connection, location: &Location) -> Result<(), OpenError> {
+fn check(connection: &Connection, location: &Location, migrations: &[&str]) -> Result<(), OpenError> {
+    let known = migrations.len() as i64;
     let file = || location.file().to_owned();
     let found = version(connection).map_err(|source| OpenError::Open { file: file(), source })?;
-    match found {
-        SCHEMA_VERSION => Ok(()),
-        found if found > SCHEMA_VERSION => {
-            Err(OpenError::TooNew { file: file(), found, known: SCHEMA_VERSION })
-        }
-        found => Err(OpenError::TooOld { file: file(), found, known: SCHEMA_VERSION }),
+    match found.cmp(&known) {
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(OpenError::TooNew { file: file(), found, known }),
+        Ordering::Less => Err(OpenError::TooOld { file: file(), found, known }),
     }
 }
 

@@ -31,9 +31,10 @@ use engine::events::{
     ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
 };
 use protocol::{ConversationId, Event, EventId};
+use rusqlite::Connection;
 
-use open::Location;
 pub use open::OpenError;
+use open::{Location, open_blocking};
 use readers::Readers;
 use writer::{Change, Writer};
 
@@ -91,7 +92,11 @@ impl SqliteStore {
         file: impl Into<PathBuf>,
         options: impl Into<SqliteOptions>,
     ) -> Result<Self, OpenError> {
-        Self::open_with(file.into(), options.into(), Self::open_blocking).await
+        Self::open_with(file.into(), options.into(), |location, blobs| {
+            let (connection, _) = migrations::open(&location, migrations::EVENTS)?;
+            Self::with_connection(connection, location, blobs)
+        })
+        .await
     }
 
     /// Opens the file for reading. If the file or its folder cannot be written, nothing is created or migrated, and every change
@@ -103,24 +108,19 @@ impl SqliteStore {
         file: impl Into<PathBuf>,
         options: impl Into<SqliteOptions>,
     ) -> Result<Self, OpenError> {
-        let open = |location: Location, blobs: Option<BlobStore>| {
-            let opened = Self::open_blocking(location.clone(), blobs.clone());
-            match opened {
-                Err(error) if error.may_be_read_only() && location.file().exists() => {
-                    Self::open_read_only(&location, blobs)
-                }
-                opened => opened,
+        Self::open_with(file.into(), options.into(), |location, blobs| {
+            match migrations::open_to_read(&location, migrations::EVENTS)? {
+                (_, Some(read_only)) => Ok(Self { blobs, writer: None, readers: Readers::new(read_only) }),
+                (connection, None) => Self::with_connection(connection, location, blobs),
             }
-        };
-        Self::open_with(file.into(), options.into(), open).await
+        })
+        .await
     }
 
     /// Migrates an existing file.
     pub(crate) fn migrate(file: PathBuf) -> Result<SchemaMigration, OpenError> {
         let location = Location::new(file, Durability::PowerCut);
-        let mut connection = location.connect()?;
-        location.check_writable(&connection)?;
-        migrations::run(&mut connection, &location)
+        migrations::open(&location, migrations::EVENTS).map(|(_, migration)| migration)
     }
 
     async fn open_with(
@@ -128,26 +128,17 @@ impl SqliteStore {
         SqliteOptions { durability, blobs }: SqliteOptions,
         open: impl FnOnce(Location, Option<BlobStore>) -> Result<Self, OpenError> + Send + 'static,
     ) -> Result<Self, OpenError> {
-        let location = Location::new(file.clone(), durability);
-        tokio::task::spawn_blocking(move || open(location, blobs))
-            .await
-            .unwrap_or_else(|source| Err(OpenError::Aborted { file, source }))
+        open_blocking(file, move |file| open(Location::new(file, durability), blobs)).await
     }
 
-    fn open_blocking(location: Location, blobs: Option<BlobStore>) -> Result<Self, OpenError> {
-        location.create()?;
-        let mut connection = location.connect()?;
-        location.check_writable(&connection)?;
-        migrations::run(&mut connection, &location)?;
+    fn with_connection(
+        mut connection: Connection,
+        location: Location,
+        blobs: Option<BlobStore>,
+    ) -> Result<Self, OpenError> {
         catch_up::run(&mut connection, blobs.as_ref());
         let writer = Some(Writer::start(connection, &location)?);
         Ok(Self { blobs, writer, readers: Readers::new(location) })
-    }
-
-    fn open_read_only(location: &Location, blobs: Option<BlobStore>) -> Result<Self, OpenError> {
-        let location = location.read_only()?;
-        migrations::check(&location.connect()?, &location)?;
-        Ok(Self { blobs, writer: None, readers: Readers::new(location) })
     }
 
     /// Reads the rows of a page.

@@ -231,6 +231,16 @@ impl Location {
     }
 }
 
+/// Runs `open` on a blocking thread.
+pub(crate) async fn open_blocking<T: Send + 'static>(
+    file: PathBuf,
+    open: impl FnOnce(PathBuf) -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    let subject = file.clone();
+    let opened = tokio::task::spawn_blocking(move || open(file)).await;
+    opened.unwrap_or_else(|source| Err(OpenError::Aborted { file: subject, source }))
+}
+
 /// Reads the schema, because SQLite opens files at the first read.
 fn probe(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
