@@ -142,6 +142,19 @@ impl PostgresServer {
         }
     }
 
+    /// Suspends the server with all of its sessions, or lets it continue.
+    pub fn hang(&self, hangs: bool) {
+        let server = Pid::from_child(self.process.lock().unwrap().as_ref().unwrap());
+        let signal = if hangs { Signal::STOP } else { Signal::CONT };
+        // The server first, so that it starts no further session.
+        kill_process(server, signal).unwrap();
+        let children = format!("/proc/{server}/task/{server}/children");
+        for child in std::fs::read_to_string(children).unwrap().split_whitespace() {
+            // One that has ended meanwhile needs no signal.
+            let _ = kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), signal);
+        }
+    }
+
     /// Creates an empty database and returns its name.
     pub fn create_database(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -201,8 +214,9 @@ impl PostgresServer {
 impl Drop for PostgresServer {
     fn drop(&mut self) {
         let Some(process) = self.process.get_mut().ok().and_then(Option::as_mut) else { return };
-        // Its children exit when it does.
+        // Its children exit when it does. A test that failed may have suspended it.
         let _ = kill_process(Pid::from_child(process), Signal::QUIT);
+        let _ = kill_process(Pid::from_child(process), Signal::CONT);
         let deadline = Instant::now() + STOP_TIMEOUT;
         while process.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));

@@ -1,10 +1,12 @@
 //! A database that is unavailable for a while.
 
+use std::time::Duration;
+
 use reqwest::{Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tests::glovebox::{Home, TEST_TIMEOUT, finish};
-use tests::host_server::HostServer;
+use tests::host_server::{HostServer, is_state};
 use tests::postgres::PostgresServer;
 
 const UNAVAILABLE: &str = "SERVER$STORE_UNAVAILABLE";
@@ -84,11 +86,52 @@ async fn outage_of_the_store_is_reported_by_each_api() {
     );
 
     database.restart();
+    recovered(&server).await;
+    server.terminate();
+}
+
+/// Time after which each request is answered while the store hangs, as documented.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn each_request_is_answered_in_time_while_the_store_hangs() {
+    let Some(database) = PostgresServer::start() else { return };
+    let address = database.address(&database.create_database());
+    let home = Home::new();
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &["--store", &address]);
+    let id = server.create("Hello.").await;
+    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    database.hang(true);
+    let conversation = format!("/api/conversations/{id}");
+    let (message, title) = (json!({"message": "more"}), json!({"title": "x"}));
+    let [message_path, stop_path, events_path] =
+        ["message", "stop", "events"].map(|name| format!("{conversation}/{name}"));
+    let requests = async {
+        tokio::join!(
+            server.send(Method::GET, "/api/conversations", None),
+            server.send(Method::POST, &message_path, Some(&message)),
+            server.send(Method::POST, &stop_path, None),
+            server.send(Method::PATCH, &conversation, Some(&title)),
+            server.send(Method::GET, &events_path, None),
+            server.send(Method::DELETE, &conversation, None),
+        )
+    };
+    let requests = tokio::time::timeout(MAX_ANSWER_TIME, requests).await.expect("all are answered");
+    let (list, sent, stopped, renamed, events, deleted) = requests;
+    for (status, body) in [list, sent, stopped, renamed, events, deleted] {
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
+    }
+    database.hang(false);
+    recovered(&server).await;
+    server.terminate();
+}
+
+/// Waits until the server has its store again.
+async fn recovered(server: &HostServer) {
     let recovered = async {
         while server.send(Method::GET, "/api/conversations", None).await.0 != StatusCode::OK {
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
     tokio::time::timeout(TEST_TIMEOUT, recovered).await.expect("the server recovers");
-    server.terminate();
 }

@@ -2,8 +2,12 @@
 //!
 //! A restart of PostgreSQL closes all connections. Statements that were not sent yet wait up to [`RECONNECT_TIMEOUT`] for the
 //! server. The result of a statement that was sent is unknown then.
+//!
+//! A server that hangs lets an access wait for its whole time. The ones that follow within [`SHORT_PERIOD`] wait a short time only,
+//! because a request makes several, and waits for those of others.
 
 use std::ops::Add;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -29,6 +33,15 @@ const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
 /// Time to wait for a response. Longer than the server's own limit, and reached only if the server is not responding.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Time after an access that had no response within its whole time.
+const SHORT_PERIOD: Duration = Duration::from_secs(10);
+
+/// Time to wait for a connection within [`SHORT_PERIOD`].
+const SHORT_RECONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time to wait for a response within [`SHORT_PERIOD`].
+const SHORT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Time to wait for migrations, including those of another host.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
@@ -117,9 +130,23 @@ fn root_cause(error: PoolError) -> Box<dyn std::error::Error + Send + Sync> {
     }
 }
 
+/// How long an access waits.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    reconnect: Duration,
+    response: Duration,
+}
+
+impl Patience {
+    const WHOLE: Self = Self { reconnect: RECONNECT_TIMEOUT, response: RESPONSE_TIMEOUT };
+    const SHORT: Self = Self { reconnect: SHORT_RECONNECT_TIMEOUT, response: SHORT_RESPONSE_TIMEOUT };
+}
+
 /// The connections of a store.
 pub(super) struct Database {
     pool: Pool,
+    /// When the last access ended that had no response within its whole time. `None` after a response.
+    hung_at: Mutex<Option<Instant>>,
 }
 
 impl Database {
@@ -144,7 +171,7 @@ impl Database {
             .build()
             .map_err(|error| PostgresOpenError::Pool(error.into()))?;
         match pool.get().await {
-            Ok(_) => Ok(Self { pool }),
+            Ok(_) => Ok(Self { pool, hung_at: Mutex::new(None) }),
             Err(error) => {
                 Err(PostgresOpenError::Connect { database: connector.to_string(), source: root_cause(error) })
             }
@@ -153,7 +180,7 @@ impl Database {
 
     /// Migrates the schema. Returns the version before.
     pub(super) async fn migrate(&self) -> Result<i64, DatabaseError> {
-        let mut client = self.client().await?;
+        let mut client = self.client(RECONNECT_TIMEOUT).await?;
         match timeout(MIGRATION_TIMEOUT, migrations::run(&mut client)).await {
             Ok(version) => Ok(version?),
             Err(source) => Err(abandon(client, MIGRATION_TIMEOUT, source)),
@@ -183,14 +210,34 @@ impl Database {
         sql: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, DatabaseError> {
-        let client = self.client().await?;
-        let response = async {
+        let hung_at = *self.hung_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_hanging = hung_at.is_some_and(|hung_at| hung_at.elapsed() < SHORT_PERIOD);
+        let patience = if is_hanging { Patience::SHORT } else { Patience::WHOLE };
+        let result = self.query_within(patience, sql, parameters).await;
+        let is_still =
+            matches!(result, Err(DatabaseError::Unavailable(_) | DatabaseError::Unresponsive { .. }));
+        // A short wait that was too short begins no further period: a slow server must get the whole time again.
+        if !is_still || !is_hanging {
+            let mut hung_at = self.hung_at.lock().unwrap_or_else(PoisonError::into_inner);
+            *hung_at = is_still.then(Instant::now);
+        }
+        result
+    }
+
+    async fn query_within(
+        &self,
+        Patience { reconnect, response }: Patience,
+        sql: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, DatabaseError> {
+        let client = self.client(reconnect).await?;
+        let rows = async {
             let statement = client.prepare_cached(sql).await?;
             client.query(&statement, parameters).await
         };
-        match timeout(RESPONSE_TIMEOUT, response).await {
+        match timeout(response, rows).await {
             Ok(rows) => Ok(rows?),
-            Err(source) => Err(abandon(client, RESPONSE_TIMEOUT, source)),
+            Err(source) => Err(abandon(client, response, source)),
         }
     }
 
@@ -200,18 +247,23 @@ impl Database {
     }
 
     /// Returns a connection. Waits for a server that restarts.
-    async fn client(&self) -> Result<Client, DatabaseError> {
-        let deadline = Instant::now() + RECONNECT_TIMEOUT;
-        loop {
-            match self.pool.get().await {
-                Ok(client) => return Ok(client),
-                Err(error) if may_restart(&error) && Instant::now() < deadline => {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "connecting again");
-                    sleep(RECONNECT_DELAY).await;
+    async fn client(&self, max_wait: Duration) -> Result<Client, DatabaseError> {
+        let mut last = PoolError::Timeout(TimeoutType::Create);
+        let connecting = async {
+            loop {
+                match self.pool.get().await {
+                    Ok(client) => return Ok(client),
+                    Err(error) if may_restart(&error) => {
+                        tracing::debug!(error = &error as &dyn std::error::Error, "connecting again");
+                        last = error;
+                        sleep(RECONNECT_DELAY).await;
+                    }
+                    Err(error) => return Err(DatabaseError::Unavailable(error)),
                 }
-                Err(error) => return Err(DatabaseError::Unavailable(error)),
             }
-        }
+        };
+        let connected = timeout(max_wait, connecting).await;
+        connected.unwrap_or(Err(DatabaseError::Unavailable(last)))
     }
 }
 
