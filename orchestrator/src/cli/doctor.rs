@@ -71,10 +71,7 @@ impl Check {
 
 pub(super) async fn run(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
-    tokio::select! {
-        exit = check(arguments, overrides) => exit,
-        () = interrupts.next() => Ok(Exit::Interrupted),
-    }
+    interrupts.unless_interrupted(check(arguments, overrides)).await.unwrap_or(Ok(Exit::Interrupted))
 }
 
 async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Result<Exit> {

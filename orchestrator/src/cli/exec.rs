@@ -57,10 +57,8 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let reads_stdin = !arguments.no_stdin;
     let result =
         with_fresh_sandbox(&config, &state_dir, spec, Output::Transcript, async |sandbox, interrupts| {
-            let mut env = tokio::select! {
-                made = startup_files::environment(sandbox) => made?,
-                () = interrupts.next() => return Ok(Exit::Interrupted),
-            };
+            let made = interrupts.unless_interrupted(startup_files::environment(sandbox)).await;
+            let Some(mut env) = made.transpose()? else { return Ok(Exit::Interrupted) };
             env.extend(secrets);
             let request = ProcessRequest { env, ..ProcessRequest::new(shell_of(&script)) };
             program::run(sandbox.processes()?, &id, &request, reads_stdin, &redactor, interrupts).await

@@ -1,14 +1,12 @@
 //! `glovebox sandbox inspect`.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::sandbox::{
-    Lifetime, OutputChunk, Sandbox, SandboxDetails, SandboxError, SandboxProcesses, SandboxState,
-    SandboxSummary,
+    Lifetime, Sandbox, SandboxDetails, SandboxError, SandboxState, SandboxSummary, Script, ScriptResult,
 };
 use indicatif::BinaryBytes;
-use protocol::sandbox_api::{ListeningPort, OutputStream, ProcessRequest};
+use protocol::sandbox_api::ListeningPort;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -16,7 +14,7 @@ use super::arguments::SandboxChoice;
 use super::ls::{age_of, as_json, image_name, remaining, state};
 use super::name::display_name;
 use super::runtime::SandboxRuntime;
-use crate::cli::{print, program};
+use crate::cli::print;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
@@ -94,35 +92,19 @@ async fn inspect_inside(runtime: &SandboxRuntime, summary: &SandboxSummary) -> O
     }
 }
 
-/// Returns the name of the user of new processes, else the number. `None` without a program `id`.
-async fn user(sandbox: &dyn Sandbox) -> anyhow::Result<Option<String>> {
-    let processes = sandbox.processes()?;
-    let name = output(processes, &["id", "-un"]).await?;
-    match name {
-        // A user without an account.
-        None => Ok(output(processes, &["id", "-u"]).await?),
-        name => Ok(name),
-    }
-}
-
-/// Returns the line that a program prints. `None` if it does not exist or fails.
-async fn output(processes: &dyn SandboxProcesses, command: &[&str]) -> anyhow::Result<Option<String>> {
-    let printed: Mutex<Vec<u8>> = Mutex::default();
-    let on_output = |stream, chunk: OutputChunk<'_>| {
-        if let (OutputStream::Stdout, OutputChunk::Bytes { bytes, .. }) = (stream, chunk) {
-            let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = MAX_NAME_LENGTH.saturating_sub(printed.len());
-            printed.extend(bytes.iter().take(room));
-        }
+/// Returns the name of the user of new processes, or the number of one without an account. `None` without a program `id`.
+async fn user(sandbox: &dyn Sandbox) -> Result<Option<String>, SandboxError> {
+    let script = Script {
+        text: "id -un 2>/dev/null || id -u",
+        arguments: &[],
+        timeout: PROBE_TIMEOUT,
+        max_output_bytes: MAX_NAME_LENGTH,
     };
-    let request = ProcessRequest::new(command.iter().copied());
-    match processes.exec(&program::new_id()?, &request, None, &on_output).await {
-        Ok(exit) if exit.code == Some(0) => {
-            let printed = printed.into_inner().unwrap_or_else(PoisonError::into_inner);
-            Ok(Some(String::from_utf8_lossy(&printed).trim().to_owned()))
+    match script.run(sandbox).await? {
+        ScriptResult::Exited { code: 0, output } => {
+            Ok(Some(String::from_utf8_lossy(&output).trim().to_owned()))
         }
-        Ok(_) | Err(SandboxError::NoProgram { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
+        _ => Ok(None),
     }
 }
 

@@ -46,12 +46,9 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
     let resized = signal(SignalKind::window_change())?;
     let stream = sandbox.streams()?.open(&StreamTarget::Terminal(query(&arguments.command)?)).await?;
     let raw = RawMode::enter().context("cannot set the terminal to raw mode")?;
-    let result = tokio::select! {
-        exit = relay(stream, resized) => exit.map(Some),
-        () = interrupts.next() => Ok(None),
-    };
+    let result = interrupts.unless_interrupted(relay(stream, resized)).await;
     drop(raw);
-    match result? {
+    match result.transpose()? {
         Some(exit) => exit_of_program(&exit),
         None => Ok(Exit::Interrupted),
     }

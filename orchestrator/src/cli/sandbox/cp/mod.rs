@@ -81,10 +81,7 @@ pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow
         };
         Ok(report_skipped(&skipped))
     };
-    tokio::select! {
-        exit = copied => exit,
-        () = interrupts.next() => Ok(Exit::Interrupted),
-    }
+    interrupts.unless_interrupted(copied).await.unwrap_or(Ok(Exit::Interrupted))
 }
 
 /// Entries that were not copied, each with the reason.
