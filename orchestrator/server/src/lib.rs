@@ -59,6 +59,7 @@ mod rate_limit;
 mod request_log;
 mod resources;
 mod routes;
+mod sign_in_host;
 mod signature;
 mod socket_io;
 mod socket_sessions;
@@ -86,6 +87,7 @@ pub use other_hosts::OtherHosts;
 pub use page_source::{InvalidPageSource, PageSource};
 pub use ports::PortHosts;
 pub use rate_limit::RequestRate;
+pub use sign_in_host::page_url;
 use state::ServerState;
 
 /// Settings of [`Server`].

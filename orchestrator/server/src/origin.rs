@@ -26,6 +26,9 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// Names of this machine for its own programs.
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
+/// Name of this machine for browsers of this server.
+pub(crate) const OWN_LOOPBACK_NAME: &str = "glovebox.localhost";
+
 /// Host names under which a server may be reached, besides those of the loopback interface.
 #[derive(Debug, Clone, Default)]
 pub struct AllowedHosts {
@@ -57,7 +60,14 @@ impl AllowedHosts {
         let host = authority.host().to_ascii_lowercase();
         // A user name in front would make the name ambiguous.
         let is_plain = !authority.as_str().contains('@');
-        is_plain && (self.is_any || LOOPBACK_NAMES.contains(&host.as_str()) || self.names.contains(&host))
+        let is_loopback = host == OWN_LOOPBACK_NAME || LOOPBACK_NAMES.contains(&host.as_str());
+        is_plain && (self.is_any || is_loopback || self.names.contains(&host))
+    }
+
+    /// Whether a name is shared by all programs of this machine. Not if the operator has named it.
+    pub(crate) fn is_shared(&self, host: &Authority) -> bool {
+        let name = host.host().to_ascii_lowercase();
+        LOOPBACK_NAMES.contains(&name.as_str()) && !self.names.contains(&name)
     }
 
     /// Whether a request was sent to an accepted name, and not by a page of another origin.

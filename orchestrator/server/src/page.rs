@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{Token, Tokenizer};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use ring::digest::{SHA256, digest};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -23,6 +24,7 @@ use crate::error::ApiError;
 use crate::extract::FormBody;
 use crate::page_source::PageSource;
 use crate::ports::PortHosts;
+use crate::sign_in_host::SignInHost;
 use crate::state::ServerState;
 use crate::{auth, cookies};
 
@@ -83,10 +85,7 @@ async fn file_or_page(State(state): State<Arc<ServerState>>, request: Request) -
         Some(folder) => find_file(folder, request.uri().path()).await,
         None => None,
     };
-    let Some(file) = file else {
-        let client = Client::find(request.extensions()).map(Extension);
-        return page(State(state), client, request.headers().clone()).await;
-    };
+    let Some(file) = file else { return page(State(state), request).await };
     match ServeFile::new(file).try_call(request).await {
         Ok(mut response) => {
             // Copies of a browser are used while the file has not changed.
@@ -114,12 +113,12 @@ async fn find_file(folder: &Path, path: &str) -> Option<PathBuf> {
 }
 
 /// The page. Without a session, leads to the sign-in. It is read for each request, because a new build has other scripts.
-async fn page(
-    State(state): State<Arc<ServerState>>,
-    client: Option<Extension<Client>>,
-    headers: HeaderMap,
-) -> Response {
-    match auth::find_session(&state, client.map(|client| client.0), &headers).await {
+async fn page(State(state): State<Arc<ServerState>>, request: Request) -> Response {
+    if let Some(host) = request.extensions().get::<SignInHost>() {
+        let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        return Redirect::to(&host.url(&state.base_path, path)).into_response();
+    }
+    match auth::find_session(&state, Client::find(request.extensions()), request.headers()).await {
         Ok(Some(_)) => {}
         Ok(None) => return Redirect::to(&format!("{}/sign-in", state.base_path)).into_response(),
         Err(error) => return error.into_response(),
@@ -170,15 +169,26 @@ fn script_sources(html: &str) -> String {
     sources
 }
 
-async fn sign_in_form() -> Response {
-    sign_in_page(StatusCode::OK, "")
+async fn sign_in_form(
+    State(state): State<Arc<ServerState>>,
+    host: Option<Extension<SignInHost>>,
+) -> Response {
+    match host {
+        Some(Extension(host)) => Redirect::to(&host.url(&state.base_path, "/sign-in")).into_response(),
+        None => sign_in_page(StatusCode::OK, ""),
+    }
 }
 
 async fn sign_in(
     State(state): State<Arc<ServerState>>,
     Extension(client): Extension<Client>,
+    host: Option<Extension<SignInHost>>,
     FormBody(SignIn { key }): FormBody<SignIn>,
 ) -> Result<Response, ApiError> {
+    if let Some(Extension(host)) = host {
+        let problem = format!("Sign in at {}", host.url(&state.base_path, "/sign-in"));
+        return Ok(sign_in_page(StatusCode::MISDIRECTED_REQUEST, &problem));
+    }
     let key = key.expose_secret().trim();
     let caller = match auth::check_key(&state, Some(client), key.as_bytes()).await {
         Ok(caller) => caller,

@@ -87,7 +87,8 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "NUMBER", default_value = "10", value_parser = parse_rate)]
     rate_limit: RateLimit,
 
-    /// Folder of a web page to serve on the same address, such as a build of V0's front end. Browsers sign in with the key.
+    /// Folder of a web page to serve on the same address, such as a build of V0's front end. Browsers sign in with the key, on this
+    /// machine at http://glovebox.localhost:PORT.
     #[arg(long = "static", value_name = "DIR")]
     page_folder: Option<PathBuf>,
 
@@ -198,6 +199,9 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         options,
     );
     print_address(&format!("{own_url}{}", arguments.base_path), &key)?;
+    if arguments.page_folder.is_some() && address.ip().is_loopback() && certificate.is_none() {
+        print::line(&format!("page: {}", server::page_url(address.port(), &arguments.base_path)))?;
+    }
     let server_config = ServerConfig {
         key: key.secret,
         allowed_hosts: AllowedHosts::new(arguments.allowed_hosts),

@@ -21,7 +21,8 @@ async fn changes_and_sign_ins_are_recorded_without_content() {
     let folder = home.path().join("page");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("index.html"), "<p>page").unwrap();
-    let arguments = ["--static", folder.to_str().unwrap(), "--trusted-proxy", "127.0.0.1"];
+    let arguments =
+        ["--allow-host", "127.0.0.1", "--static", folder.to_str().unwrap(), "--trusted-proxy", "127.0.0.1"];
     let server = HostServer::start(&home, &home.script(&json!([finish()])), &arguments);
     let ada = home.add_user("ada");
     let send = async |key: &str, method: Method, path: &str, body: Value| {

@@ -12,14 +12,19 @@ const PAGE: &str = "<!doctype html><script>start()</script><script src=/assets/a
 const SOURCE: &str = "https://cdn.example.com/vs/";
 
 /// Starts a server with a page of two files.
-fn start(home: &Home) -> HostServer {
+fn start_with(home: &Home, more: &[&str]) -> HostServer {
     let folder = home.path().join("page");
     std::fs::create_dir_all(folder.join("assets")).unwrap();
     std::fs::write(folder.join("index.html"), PAGE).unwrap();
     std::fs::write(folder.join("assets/app.js"), "start = () => {}").unwrap();
     std::fs::write(home.path().join("outside"), "secret").unwrap();
     let arguments = ["--static", folder.to_str().unwrap(), "--page-source", SOURCE];
-    HostServer::start(home, &home.script(&json!([finish()])), &arguments)
+    HostServer::start(home, &home.script(&json!([finish()])), &[&arguments, more].concat())
+}
+
+/// Starts a server with a page, whose operator accepts sessions at `127.0.0.1`.
+fn start(home: &Home) -> HostServer {
+    start_with(home, &["--allow-host", "127.0.0.1"])
 }
 
 async fn response(request: RequestBuilder) -> (u16, HeaderMap, String) {
@@ -116,6 +121,40 @@ async fn page_is_served_after_sign_in() {
     let out = response(out.header("Origin", &server.url)).await;
     assert!(out.1[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
     assert_eq!(response(get("/").header("Cookie", &cookie)).await.0, 303);
+}
+
+#[tokio::test]
+async fn session_is_of_a_name_that_no_other_program_has() {
+    let home = Home::new();
+    let server = start_with(&home, &[]);
+    let port = server.url.rsplit(':').next().unwrap();
+    let own = format!("glovebox.localhost:{port}");
+    let at = |method: Method, host: &str, path: &str| {
+        let request = server.request_without_key(method, path).header("Host", host);
+        request.header("Origin", format!("http://{host}"))
+    };
+    let sign_in = |host: &str| {
+        let form =
+            at(Method::POST, host, "/sign-in").header("Content-Type", "application/x-www-form-urlencoded");
+        response(form.body(format!("key={}", server.key)))
+    };
+    let (status, headers, body) = sign_in(&own).await;
+    assert_eq!(status, 303, "{body}");
+    let cookie = headers[SET_COOKIE].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let list = |host: &str| at(Method::GET, host, "/api/conversations").header("Cookie", &cookie);
+    assert_eq!(response(list(&own)).await.0, 200);
+    for name in ["localhost", "LocalHost", "127.0.0.1", "[::1]"] {
+        let host = format!("{name}:{port}");
+        let (status, headers, body) = sign_in(&host).await;
+        assert!(status == 421 && !headers.contains_key(SET_COOKIE) && body.contains(&own), "{name}: {body}");
+        for path in ["/", "/conversations/a?b=c", "/sign-in"] {
+            let (status, headers, _) = response(at(Method::GET, &host, path)).await;
+            let location = headers[LOCATION].to_str().unwrap();
+            assert_eq!((status, location), (303, format!("http://{own}{path}").as_str()), "{name}");
+        }
+        assert_eq!(response(list(&host)).await.0, 401, "{name}");
+        assert_eq!(response(list(&host).header("X-Session-API-Key", &server.key)).await.0, 200, "{name}");
+    }
 }
 
 #[tokio::test]

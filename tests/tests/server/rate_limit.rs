@@ -72,7 +72,11 @@ async fn cookie_of_a_session_is_secure_behind_a_proxy_with_tls() {
     let home = Home::new();
     std::fs::write(home.path().join("index.html"), "<p>page").unwrap();
     let folder = home.path().to_str().unwrap();
-    let server = start(&home, "off", &["--static", folder, "--trusted-proxy", "127.0.0.1"]);
+    let server = start(
+        &home,
+        "off",
+        &["--allow-host", "127.0.0.1", "--static", folder, "--trusted-proxy", "127.0.0.1"],
+    );
     for (scheme, is_secure) in [("https", true), ("http", false)] {
         let form = server.request_without_key(Method::POST, "/sign-in").body(format!("key={}", server.key));
         let form = form.header("Content-Type", "application/x-www-form-urlencoded");

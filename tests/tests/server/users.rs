@@ -342,15 +342,20 @@ async fn revoked_key_ends_sessions_streams_and_ports() {
     tokio::time::timeout(TEST_TIMEOUT, ended).await.expect("the stream ends");
 }
 
+/// Starts a server with a page, whose operator accepts sessions at `127.0.0.1`.
+fn start_with_page(home: &Home) -> HostServer {
+    let folder = home.path().join("page");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("index.html"), "<p>page").unwrap();
+    let arguments = ["--allow-host", "127.0.0.1", "--static", folder.to_str().unwrap()];
+    HostServer::start(home, &home.script(&json!([finish()])), &arguments)
+}
+
 /// A page of a sibling domain can set the cookie of another user, before or after that of the browser's user.
 #[tokio::test]
 async fn sessions_of_several_users_are_none() {
     let home = Home::new();
-    let folder = home.path().join("page");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("index.html"), "<p>page").unwrap();
-    let server =
-        HostServer::start(&home, &home.script(&json!([finish()])), &["--static", folder.to_str().unwrap()]);
+    let server = start_with_page(&home);
     let sign_in = async |key: &str| {
         let form = server.request_without_key(Method::POST, "/sign-in").body(format!("key={key}"));
         let form = form.header("Content-Type", "application/x-www-form-urlencoded");
@@ -377,13 +382,7 @@ async fn sessions_of_several_users_are_none() {
 #[tokio::test]
 async fn session_of_a_user_survives_a_restart_until_sign_out() {
     let home = Home::new();
-    let folder = home.path().join("page");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("index.html"), "<p>page").unwrap();
-    let start = || {
-        HostServer::start(&home, &home.script(&json!([finish()])), &["--static", folder.to_str().unwrap()])
-    };
-    let server = start();
+    let server = start_with_page(&home);
     home.add_user("ada");
     let (key, key_id) = home.add_key("ada", &[]);
     let sign_in = async |server: &HostServer, key: &str| {
@@ -397,7 +396,7 @@ async fn session_of_a_user_survives_a_restart_until_sign_out() {
     let [first, second] = [sign_in(&server, &key).await.unwrap(), sign_in(&server, &key).await.unwrap()];
     let of_operator = sign_in(&server, &server.key).await.unwrap();
     server.kill();
-    let server = start();
+    let server = start_with_page(&home);
     let list = async |cookie: &str| {
         let request = server.request_without_key(Method::GET, "/api/conversations").header("Cookie", cookie);
         request.send().await.unwrap().status()
@@ -413,7 +412,7 @@ async fn session_of_a_user_survives_a_restart_until_sign_out() {
     // A new key of the operator ends the sessions of the old one.
     drop(server);
     std::fs::write(home.path().join(".glovebox/server-key"), "another-key-of-the-operator").unwrap();
-    let server = start();
+    let server = start_with_page(&home);
     let request =
         server.request_without_key(Method::GET, "/api/conversations").header("Cookie", &of_operator);
     assert_eq!(request.send().await.unwrap().status(), 401);

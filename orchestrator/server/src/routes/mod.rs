@@ -31,7 +31,7 @@ use crate::error::ApiError;
 use crate::state::ServerState;
 use crate::{
     audit, auth, base_path, client_address, mcp_endpoint, metrics, openai, openapi, origin, other_hosts,
-    paced_body, page, rate_limit, request_log, socket_io, socket_sessions, stream,
+    paced_body, page, rate_limit, request_log, sign_in_host, socket_io, socket_sessions, stream,
 };
 
 pub(crate) use events::UserEvent;
@@ -108,6 +108,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .layer(MapRequestBodyLayer::new(paced_body::paced))
         .layer(from_fn_with_state(Arc::clone(&state), audit::record))
         .layer(from_fn_with_state(Arc::clone(&state), rate_limit::limit))
+        .layer(from_fn_with_state(Arc::clone(&state), sign_in_host::require))
         .layer(from_fn_with_state(Arc::clone(&state), origin::require_own_origin))
         .layer(from_fn(openai::to_openai_errors))
         .layer(SetResponseHeaderLayer::if_not_present(

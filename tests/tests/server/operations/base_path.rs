@@ -11,7 +11,8 @@ use tests::postgres::PostgresServer;
 fn start(home: &Home) -> HostServer {
     home.write("page/index.html", "<p>page");
     let page = home.path().join("page");
-    let arguments = ["--base-path", "/tools/glovebox", "--static", page.to_str().unwrap()];
+    let arguments =
+        ["--base-path", "/tools/glovebox", "--allow-host", "127.0.0.1", "--static", page.to_str().unwrap()];
     HostServer::start(home, &home.script(&json!([finish()])), &arguments)
 }
 
