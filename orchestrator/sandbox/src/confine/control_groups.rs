@@ -24,7 +24,7 @@ pub(crate) struct ControlGroup {
 
 impl ControlGroup {
     /// Returns the group that this process is in. The hierarchy is of version 2.
-    pub(super) fn of_this_process(mount_point: &Path) -> Result<Self, ConfineError> {
+    pub(crate) fn of_this_process(mount_point: &Path) -> Result<Self, ConfineError> {
         let failed = |error| ConfineError::Group(mount_point.to_owned(), error);
         let groups = fs::read_to_string("/proc/self/cgroup").map_err(failed)?;
         let path = own_path(&groups).ok_or(io::ErrorKind::NotFound.into()).map_err(failed)?;

@@ -117,7 +117,11 @@ fn units_of_systemd_are_valid() {
     let paths = units.map(|(name, _)| folder.path().join(name));
     let output = Command::new("systemd-analyze").arg("verify").args(paths).output().unwrap();
     let problems = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !problems.contains("glovebox"), "{problems}");
+    // Versions before 254 ignore it.
+    let is_known = |line: &&str| !line.contains("'DelegateSubgroup'");
+    let is_valid =
+        output.status.success() && !problems.lines().filter(is_known).any(|line| line.contains("glovebox"));
+    assert!(is_valid, "{problems}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! Control groups of both versions, for root if their file system is writable.
+//! Control groups of both versions, for root if their file system is writable, and for a service of systemd that may create some.
 //!
-//! A sandbox's groups are below a top-level group, as with container engines, because this program's own group may be
-//! removed before the sandbox. Their names are derived from the installation and the sandbox, so that they are found without a
-//! record.
+//! Root's sandboxes have groups below a top-level group, as with container engines, because this program's own group may be
+//! removed before the sandbox. Those of a service are below the service's group, which systemd keeps while it has processes, also
+//! between two starts of the service. The unit needs `Delegate=`, and `DelegateSubgroup=` for the program itself: a group with
+//! processes of its own cannot bound groups below it. The names are derived from the installation and the sandbox, so that the
+//! groups are found without a record.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -15,6 +17,9 @@ use tokio::time::sleep;
 
 use super::super::process::{KnownProcess, kill_all};
 use crate::confine::{ControlGroup, GROUP_MEMBERS};
+
+/// Attribute of a group in which systemd leaves the creation of groups to the unit.
+const DELEGATED: &str = "user.delegate";
 
 /// The parent of all groups.
 const PARENT: &str = "glovebox";
@@ -38,6 +43,8 @@ pub(in super::super) struct ControlGroups {
 /// One hierarchy of groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hierarchy {
+    mount_point: PathBuf,
+    /// The group with the parent of the sandboxes' groups.
     root: PathBuf,
     bounds: Bounds,
 }
@@ -59,9 +66,18 @@ struct Setting {
 }
 
 impl ControlGroups {
-    /// Creates and removes a group as a probe. The error is one line.
+    /// Finds where groups can be created. The error is one line.
     pub(super) fn probe(file_system: &Path) -> Result<Self, String> {
-        let groups = Self { hierarchies: hierarchies(file_system) };
+        let top_level = Self::probed(hierarchies(file_system));
+        match delegated(file_system) {
+            Some(hierarchy) if top_level.is_err() => Self::probed(vec![hierarchy]),
+            _ => top_level,
+        }
+    }
+
+    /// Creates and removes a group as a probe.
+    fn probed(hierarchies: Vec<Hierarchy>) -> Result<Self, String> {
+        let groups = Self { hierarchies };
         let name = format!("probe-{}", std::process::id());
         let created = groups.enable().and_then(|()| groups.create(&name, &ResourceLimits::default()));
         for hierarchy in &groups.hierarchies {
@@ -88,7 +104,7 @@ impl ControlGroups {
 
 /// Kills the processes of the groups with this name in all hierarchies, and removes the groups. Idempotent.
 pub(in super::super) async fn remove(file_system: &Path, name: &str) -> io::Result<()> {
-    for hierarchy in hierarchies(file_system) {
+    for hierarchy in hierarchies(file_system).into_iter().chain(delegated(file_system)) {
         hierarchy.remove(name).await?;
     }
     Ok(())
@@ -97,11 +113,21 @@ pub(in super::super) async fn remove(file_system: &Path, name: &str) -> io::Resu
 /// Returns all hierarchies of both versions with their controllers.
 fn hierarchies(file_system: &Path) -> Vec<Hierarchy> {
     if file_system.join("cgroup.controllers").exists() {
-        return vec![Hierarchy { root: file_system.to_owned(), bounds: Bounds::Everything }];
+        return vec![Hierarchy::new(file_system.to_owned(), Bounds::Everything)];
     }
     [("memory", Bounds::Memory), ("cpu", Bounds::Processors), ("pids", Bounds::Processes)]
-        .map(|(controller, bounds)| Hierarchy { root: file_system.join(controller), bounds })
+        .map(|(controller, bounds)| Hierarchy::new(file_system.join(controller), bounds))
         .into()
+}
+
+/// Returns the hierarchy below the group of this program's service. `None` unless systemd has started the program in a subgroup.
+fn delegated(file_system: &Path) -> Option<Hierarchy> {
+    let own = ControlGroup::of_this_process(file_system).ok()?.folder;
+    let root = own.parent()?.to_owned();
+    let mut value = [0];
+    let is_delegated = rustix::fs::getxattr(&root, DELEGATED, &mut value).is_ok() && value == *b"1";
+    let mount_point = file_system.to_owned();
+    is_delegated.then_some(Hierarchy { mount_point, root, bounds: Bounds::Everything })
 }
 
 fn enable_in(group: &Path) -> io::Result<()> {
@@ -109,6 +135,11 @@ fn enable_in(group: &Path) -> io::Result<()> {
 }
 
 impl Hierarchy {
+    /// Returns the hierarchy with groups at the top.
+    fn new(mount_point: PathBuf, bounds: Bounds) -> Self {
+        Self { root: mount_point.clone(), mount_point, bounds }
+    }
+
     fn parent(&self) -> PathBuf {
         self.root.join(PARENT)
     }
@@ -126,7 +157,7 @@ impl Hierarchy {
                 _ => {}
             }
         }
-        Ok(ControlGroup { folder: group, mount_point: self.root.clone() })
+        Ok(ControlGroup { folder: group, mount_point: self.mount_point.clone() })
     }
 
     fn create_folder(&self, group: &Path) -> io::Result<()> {
