@@ -324,6 +324,24 @@ pub async fn audit_log_is_bounded_and_wrong_keys_displace_nothing(backend: &dyn 
     assert!(kept.len() <= 1100 && kept[0].at_ms > 0, "{}", kept.len());
 }
 
+/// The entries of a user do not displace those of others.
+pub async fn user_displaces_no_audit_entries_of_others(backend: &dyn AccountBackend) {
+    let log = backend.open_audit().await;
+    let of_user = |name: &str| AuditActor::User { name: user(name), key: None };
+    let others = [entry(0, AuditActor::Operator), entry(1, of_user("ben"))];
+    for entry in &others {
+        log.append(entry, 100).await.unwrap();
+    }
+    let entries: Vec<_> = (2..3000).map(|number| entry(number, of_user("ada"))).collect();
+    for batch in entries.chunks(100) {
+        log.append_all(batch, 100).await.unwrap();
+    }
+    let kept = log.read(&AuditFilter { limit: usize::MAX, ..AuditFilter::default() }).await.unwrap();
+    assert_eq!(kept[..2], others);
+    assert!(kept.len() <= 1012, "{}", kept.len());
+    assert_eq!(kept.last(), entries.last());
+}
+
 /// Entries of another log are added once each, also after an interrupted copy.
 pub async fn audit_entries_are_merged_once(backend: &dyn AccountBackend) {
     let log = backend.open_audit().await;
@@ -368,6 +386,7 @@ macro_rules! account_contract {
             maximum_holds_when_keys_are_added_concurrently,
             audit_log_is_read_in_order_and_by_filter,
             audit_log_is_bounded_and_wrong_keys_displace_nothing,
+            user_displaces_no_audit_entries_of_others,
             records_are_added_and_change_no_existing_user,
             audit_entries_are_merged_once,
         );

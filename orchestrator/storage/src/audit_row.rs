@@ -8,6 +8,9 @@ const REMOVAL_INTERVAL: i64 = 1000;
 /// Part of the log that entries of unknown clients may have.
 const UNKNOWN_SHARE: i64 = 10;
 
+/// Part of the log that entries of one user may have.
+const USER_SHARE: i64 = 10;
+
 /// The columns of an actor.
 pub(crate) struct ActorRow<'a> {
     pub(crate) kind: &'static str,
@@ -42,4 +45,9 @@ pub(crate) fn max_by_kind(max: u64) -> [(bool, i64); 2] {
     let max = i64::try_from(max).unwrap_or(i64::MAX);
     let max_unknown = max / UNKNOWN_SHARE;
     [(true, max_unknown), (false, max - max_unknown)]
+}
+
+/// Returns how many entries of one user are kept, which must not displace those of others.
+pub(crate) fn max_by_user(max: u64) -> i64 {
+    i64::try_from(max).unwrap_or(i64::MAX) / USER_SHARE
 }

@@ -5,7 +5,7 @@ use protocol::{ConversationId, UserId};
 use tokio_postgres::Row;
 
 use super::{Database, stored};
-use crate::audit_row::{ActorRow, is_removal_due, max_by_kind};
+use crate::audit_row::{ActorRow, is_removal_due, max_by_kind, max_by_user};
 use crate::postgres::database::Parameters;
 use crate::postgres::read::BoxError;
 
@@ -25,6 +25,15 @@ const APPEND_ALL: &str = "
 const REMOVE: &str = "
     DELETE FROM audit WHERE (actor = 'unknown') = $1 AND number <= (
         SELECT number FROM audit WHERE (actor = 'unknown') = $1 ORDER BY number DESC LIMIT 1 OFFSET $2
+    )";
+
+/// Users with more entries than they may have.
+const CROWDED: &str =
+    "SELECT user_name FROM audit WHERE user_name IS NOT NULL GROUP BY user_name HAVING count(*) > $1";
+
+const REMOVE_OF_USER: &str = "
+    DELETE FROM audit WHERE user_name = $1 AND number <= (
+        SELECT number FROM audit WHERE user_name = $1 ORDER BY number DESC LIMIT 1 OFFSET $2
     )";
 
 const READ: &str = "
@@ -62,6 +71,10 @@ async fn remove_if_due(database: &Database, appended: &[Row], max: u64) -> Resul
     let last: i64 = appended.last().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
     if !is_removal_due(last, appended.len()) {
         return Ok(());
+    }
+    let max_of_user = max_by_user(max);
+    for row in database.query(CROWDED, &[&max_of_user]).await? {
+        database.query(REMOVE_OF_USER, &[&row.try_get::<_, &str>(0)?, &max_of_user]).await?;
     }
     for (is_unknown, max) in max_by_kind(max) {
         database.query(REMOVE, &[&is_unknown, &max]).await?;
