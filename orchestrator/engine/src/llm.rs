@@ -196,7 +196,7 @@ pub enum LlmProgress {
         /// The backoff before the next attempt.
         after: Duration,
         /// The error of the failed attempt.
-        error: LlmErrorKind,
+        error: LlmError,
     },
 }
 

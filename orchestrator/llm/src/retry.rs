@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use engine::llm::{LlmError, LlmProgress};
+use engine::llm::{LlmError, LlmErrorKind, LlmProgress};
 use tracing::Instrument as _;
 
 /// Maximum delay that a provider can request. A longer one is returned to the caller as an error.
@@ -50,16 +50,21 @@ impl RetryPolicy {
     {
         let attempts = self.num_retries.max(1);
         let mut attempt = |number| attempt().instrument(tracing::info_span!("attempt", number));
+        let mut was_malformed = false;
         for next in 2..=attempts {
             let error = match attempt(next - 1).await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            let Some(after) = self.delay_before(next, &error) else {
+            // A second one is no accident: it is not the API of a model.
+            let is_malformed = error.kind == LlmErrorKind::Malformed;
+            let Some(after) = self.delay_before(next, &error).filter(|_| !(is_malformed && was_malformed))
+            else {
                 return Err(error);
             };
+            was_malformed = is_malformed;
             tracing::warn!(attempt = next, attempts, ?after, kind = ?error.kind, %error, "retrying the model call");
-            on_progress(LlmProgress::Retrying { attempt: next, attempts, after, error: error.kind });
+            on_progress(LlmProgress::Retrying { attempt: next, attempts, after, error });
             tokio::time::sleep(after).await;
         }
         attempt(attempts).await
@@ -93,7 +98,6 @@ fn add_jitter(delay: Duration) -> Duration {
 mod tests {
     use std::sync::Mutex;
 
-    use engine::llm::LlmErrorKind;
     use tokio::time::Instant;
 
     use super::*;
@@ -134,7 +138,7 @@ mod tests {
         let LlmProgress::Retrying { attempt, attempts, error, .. } = &progress[3] else {
             panic!("{progress:?}")
         };
-        assert_eq!((progress.len(), *attempt, *attempts, *error), (4, 5, 5, LlmErrorKind::Unavailable));
+        assert_eq!((progress.len(), *attempt, *attempts, error.kind), (4, 5, 5, LlmErrorKind::Unavailable));
     }
 
     #[tokio::test(start_paused = true)]
@@ -142,6 +146,15 @@ mod tests {
         let (result, delays, _) =
             run(RetryPolicy::default(), vec![Err(error(LlmErrorKind::StreamCut, None)), Ok(7)]).await;
         assert_eq!((result.unwrap(), delays.len()), (7, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn malformed_response_is_retried_once() {
+        let malformed = || Err(error(LlmErrorKind::Malformed, None));
+        let (result, delays, _) = run(RetryPolicy::default(), (0..2).map(|_| malformed()).collect()).await;
+        assert_eq!((result.unwrap_err().kind, delays.len()), (LlmErrorKind::Malformed, 1));
+        let between = vec![malformed(), Err(error(LlmErrorKind::Connection, None)), malformed(), Ok(1)];
+        assert_eq!(run(RetryPolicy::default(), between).await.0, Ok(1));
     }
 
     #[tokio::test(start_paused = true)]

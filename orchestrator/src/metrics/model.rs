@@ -172,7 +172,7 @@ impl Llm for MeteredLlm {
         let _in_flight = InFlight(&metrics.in_flight);
         let counted = |progress: LlmProgress| {
             if let LlmProgress::Retrying { error, .. } = &progress {
-                metrics.retries.get_or_create(&metrics.error_labels(self.model(), *error)).inc();
+                metrics.retries.get_or_create(&metrics.error_labels(self.model(), error.kind)).inc();
             }
             on_progress(progress);
         };

@@ -139,7 +139,7 @@ fn report_progress(
                 after: after.as_secs_f64(),
                 reason: error.to_string(),
             };
-            let is_rate_limited = *error == LlmErrorKind::RateLimited;
+            let is_rate_limited = error.kind == LlmErrorKind::RateLimited;
             // A full queue is no failure: see `MAX_QUEUED_RETRIES`.
             drop(retries.try_send(StepRetry { agent, seen, retry, is_rate_limited }));
         }

@@ -59,7 +59,7 @@ async fn overload_within_a_stream_is_retried_and_reported() {
     let (result, reports) = complete_with_progress(&config).await;
     assert_eq!(result.unwrap().response.message.text, "Hello");
     let retries = reports.iter().filter(|reports| {
-        matches!(reports, LlmProgress::Retrying { attempt: 2, error: LlmErrorKind::Unavailable, .. })
+        matches!(reports, LlmProgress::Retrying { attempt: 2, error, .. } if error.kind == LlmErrorKind::Unavailable)
     });
     assert_eq!((retries.count(), server.requests()), (1, 2));
 }
@@ -73,8 +73,8 @@ async fn requested_delay_is_kept() {
     config.retry.num_retries = 2;
     let (result, reports) = complete_with_progress(&config).await;
     result.unwrap();
-    let [LlmProgress::Retrying { after, .. }] = reports[..] else { panic!("{reports:?}") };
-    assert!(after >= Duration::from_millis(20), "{after:?}");
+    let [LlmProgress::Retrying { after, .. }] = &reports[..] else { panic!("{reports:?}") };
+    assert!(*after >= Duration::from_millis(20), "{after:?}");
 }
 
 #[tokio::test]

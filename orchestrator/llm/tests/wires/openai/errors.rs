@@ -56,12 +56,12 @@ async fn rate_limit_is_waited_for_and_reported() {
     config.retry.num_retries = 3;
     let (result, reports) = complete_with_progress(&config).await;
     assert_eq!(result.unwrap().response.message.text, "Hello");
-    let [LlmProgress::Retrying { attempt: 2, attempts: 3, after, error: LlmErrorKind::RateLimited }] =
-        reports[..]
-    else {
+    let [LlmProgress::Retrying { attempt: 2, attempts: 3, after, error }] = &reports[..] else {
         panic!("{reports:?}");
     };
-    assert!(after >= Duration::from_millis(20), "{after:?}");
+    assert_eq!(error.kind, LlmErrorKind::RateLimited);
+    assert!(error.detail.contains("slow down"), "{error}");
+    assert!(*after >= Duration::from_millis(20), "{after:?}");
     assert_eq!(server.requests(), 2);
 }
 
