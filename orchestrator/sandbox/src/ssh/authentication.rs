@@ -84,6 +84,10 @@ pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -
                     hop.destination()
                 )));
             }
+            // The connection broke. After refusals, it is the server's limit of attempts.
+            AuthResult::Failure { .. } if handle.is_closed() && refused.is_empty() => {
+                return Err(broken(&"the connection was closed"));
+            }
             AuthResult::Failure { .. } => refused.push(candidate.name()),
         }
         if handle.is_closed() {
