@@ -91,7 +91,14 @@ async fn fork_has_the_images_settings_when_it_has_a_workspace() {
     let fork = backend.provider().create(&fork, &|_| {}).await.unwrap();
     let ran = run(&*fork, 1, "id -u; ls; touch new $HOME/new && echo fine").await;
     assert_eq!(ran.content.split_whitespace().collect::<Vec<_>>(), ["0", "fine"], "{}", ran.content);
-    for sandbox in [first, fork] {
+    // Of a user who may not write to the image's folders.
+    let image = Some(snapshot.clone());
+    let owned = SandboxSpec { image, workspace: Some(workspace.path().into()), ..spec(&backend) };
+    let owned = backend.provider().create(&owned, &|_| {}).await.unwrap();
+    let ran = run(&*owned, 1, "id -u; cat file; touch $HOME/new && echo fine").await;
+    let words: Vec<_> = ran.content.split_whitespace().collect();
+    assert_eq!(words, [&owner.to_string(), "mounted", "fine"], "{}", ran.content);
+    for sandbox in [first, fork, owned] {
         remove(&backend, sandbox).await;
     }
     engine.remove_image(&snapshot, None::<RemoveImageOptions>, None).await.unwrap();

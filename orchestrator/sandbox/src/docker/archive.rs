@@ -12,10 +12,12 @@ pub(super) fn with_program(folder: &str, name: &str, bytes: &[u8]) -> io::Result
     archive.into_inner()
 }
 
-/// Builds an archive of a folder that every user can write to.
-pub(super) fn with_open_folder(folder: &str) -> io::Result<Vec<u8>> {
+/// Builds an archive of folders that every user can write to.
+pub(super) fn with_open_folders(folders: &[&str]) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
-    append(&mut archive, EntryType::Directory, folder, 0o777, &[])?;
+    for folder in folders {
+        append(&mut archive, EntryType::Directory, folder, 0o777, &[])?;
+    }
     archive.into_inner()
 }
 

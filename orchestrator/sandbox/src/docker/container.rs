@@ -29,6 +29,9 @@ const RUN_FOLDER: &str = "/.glovebox/run";
 /// Home of a user who has none in the image, such as the owner of a workspace. It is on a tmpfs.
 const FALLBACK_HOME: &str = "/.glovebox/home";
 
+/// The folders of the server that are tmpfs.
+pub(super) const MEMORY_FOLDERS: [&str; 2] = [RUN_FOLDER, FALLBACK_HOME];
+
 /// Capabilities that package managers and test suites need as root: access to all files of the container (dpkg, tar, npm),
 /// switching users (apt's `_apt`, database servers under test) and signals to their processes. Raw sockets, devices,
 /// tracing and mounts are excluded.
@@ -163,7 +166,8 @@ mod tests {
             ..SandboxSpec::new("c".parse().unwrap())
         };
         let sandbox = "glovebox-c".parse().unwrap();
-        let image = Image { name: "i".into(), id: "sha256:1".into(), user: String::new() };
+        let image =
+            Image { name: "i".into(), id: "sha256:1".into(), user: String::new(), is_snapshot: false };
         let server = ServerSource::Mounted("/s".into());
         let user = Some(super::User { uid: 1000, gid: 100 });
         let plan = ContainerPlan {

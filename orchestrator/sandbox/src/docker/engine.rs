@@ -31,6 +31,9 @@ pub(super) const USE_LOCAL: &str = "add `--runtime local` (for always: `runtime 
 /// Timeout of one request. A pull is a stream with its own timeout.
 const REQUEST_TIMEOUT_SECS: u64 = 60;
 
+/// Time to negotiate the API version, which needs nothing of the engine but that it responds.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Time to read the logs of a failed container. The error is due within a second after the start timeout.
 const LOGS_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -70,21 +73,22 @@ impl Engine {
             }
             _ => Err(Error::UnsupportedURISchemeError { uri: host.into() }),
         };
-        let docker = match connected {
-            Ok(docker) => docker.negotiate_version().await,
-            Err(error) => Err(error),
+        let negotiated = async { connected?.negotiate_version().await };
+        let unavailable = |problem: String| SandboxError::RuntimeUnavailable {
+            runtime: RUNTIME,
+            detail: format!("{problem}; is Docker running? Without it, {USE_LOCAL}"),
         };
-        let is_local = host.starts_with("unix://");
-        match docker {
-            Ok(docker) => Ok(Self { docker, is_local, known: Arc::default() }),
-            Err(error) => Err(SandboxError::RuntimeUnavailable {
-                runtime: RUNTIME,
-                detail: format!(
-                    "cannot query the version of the engine at {host}: {}; is Docker running? Without it, {USE_LOCAL}",
-                    format_chain(&error)
-                ),
-            }),
-        }
+        let docker = timeout(VERSION_TIMEOUT, negotiated)
+            .await
+            .map_err(|_| {
+                let limit = VERSION_TIMEOUT.as_secs();
+                unavailable(format!("the engine at {host} does not answer within {limit} s"))
+            })?
+            .map_err(|error| {
+                let cause = format_chain(&error);
+                unavailable(format!("cannot query the version of the engine at {host}: {cause}"))
+            })?;
+        Ok(Self { docker, is_local: host.starts_with("unix://"), known: Arc::default() })
     }
 
     /// Whether root in a container is the unprivileged user who runs the engine.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bollard::errors::Error;
+use bollard::models::ImageConfig;
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use engine::sandbox::{SandboxError, StartProgress};
 use futures_util::StreamExt;
@@ -10,6 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::DockerConfig;
 use super::engine::{Engine, error_message, start_failed, status};
+use super::labels::SNAPSHOT_LABEL;
 use super::pull_progress::PullProgress;
 use super::registry_login::RegistryLogin;
 
@@ -28,6 +30,8 @@ pub(super) struct Image {
     pub(super) id: String,
     /// Default user of its containers. Root if the image sets none.
     pub(super) user: String,
+    /// Whether it was made from a container, and thus has the folders over which our tmpfs were mounted.
+    pub(super) is_snapshot: bool,
 }
 
 /// Returns the image, and pulls it if it is missing or is for another platform.
@@ -58,8 +62,13 @@ async fn find(engine: &Engine, name: &str, platform: Option<&str>) -> Result<Opt
             if platform.is_some_and(|wanted| !is_platform(&own, wanted)) {
                 return Ok(None);
             }
-            let user = found.config.and_then(|config| config.user).unwrap_or_default();
-            Ok(Some(Image { name: name.to_owned(), id: found.id.unwrap_or_default(), user }))
+            let ImageConfig { user, labels, .. } = found.config.unwrap_or_default();
+            Ok(Some(Image {
+                name: name.to_owned(),
+                id: found.id.unwrap_or_default(),
+                user: user.unwrap_or_default(),
+                is_snapshot: labels.is_some_and(|labels| labels.contains_key(SNAPSHOT_LABEL)),
+            }))
         }
         Err(error) if status(&error) == Some(404) => Ok(None),
         // The name is invalid.

@@ -98,7 +98,11 @@ impl DockerProvider {
         let answered = timeout(RESPONSE_TIMEOUT, self.engine()).await;
         let silent = |_| SandboxError::RuntimeUnavailable {
             runtime: RUNTIME,
-            detail: format!("the engine does not answer within {} ms", RESPONSE_TIMEOUT.as_millis()),
+            detail: format!(
+                "the engine{} does not answer within {} ms; is Docker running?",
+                self.installation.config.host.as_ref().map(|host| format!(" at {host}")).unwrap_or_default(),
+                RESPONSE_TIMEOUT.as_millis()
+            ),
         };
         answered.map_err(silent)?.map(|_| ())
     }

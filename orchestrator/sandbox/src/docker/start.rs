@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::container::ContainerPlan;
+use super::container::{ContainerPlan, MEMORY_FOLDERS};
 use super::engine::{Engine, start_failed, status};
 use super::image::Image;
 use super::labels::Ownership;
@@ -74,7 +74,7 @@ impl ContainerStart<'_> {
         mounts::check_targets(&self.spec.volumes)?;
         let user = user::for_folders_of(self.engine, self.spec).await?;
         let container: String = self.create(user).await?.chars().take(SHORT_ID_LENGTH).collect();
-        self.open_workspace(user).await?;
+        self.open_folders(user).await?;
         self.join_networks().await?;
         let named = match self.belongs {
             Ownership::Conversation(_) => self.sandbox.as_str(),
@@ -208,14 +208,22 @@ impl ContainerStart<'_> {
         None
     }
 
-    /// Makes the workspace writable for the image's user. The engine would create it for root only.
-    async fn open_workspace(&self, user: Option<User>) -> Result<(), SandboxError> {
-        let runs_as_root = matches!(self.image.user.split(':').next(), None | Some("" | "0" | "root"));
+    /// Makes the workspace writable for the image's user, because the engine would create it for root only. In a snapshot, the folders
+    /// of our tmpfs too: the engine gives a tmpfs the mode of the folder that it covers.
+    async fn open_folders(&self, user: Option<User>) -> Result<(), SandboxError> {
+        let image_is_roots = matches!(self.image.user.split(':').next(), None | Some("" | "0" | "root"));
+        let mut folders = Vec::new();
         // The permissions of a mounted folder are not changed.
-        if user.is_some() || runs_as_root || mounts::cover_workspace(self.spec) {
-            return Ok(());
+        if user.is_none() && !image_is_roots && !mounts::cover_workspace(self.spec) {
+            folders.push("workspace");
         }
-        self.upload("the workspace's folder", archive::with_open_folder("workspace")).await
+        if self.image.is_snapshot {
+            folders.extend(MEMORY_FOLDERS.map(|folder| folder.trim_start_matches('/')));
+        }
+        match folders.as_slice() {
+            [] => Ok(()),
+            folders => self.upload("the folders of the user", archive::with_open_folders(folders)).await,
+        }
     }
 
     async fn upload(&self, what: &str, archive: std::io::Result<Vec<u8>>) -> Result<(), SandboxError> {
