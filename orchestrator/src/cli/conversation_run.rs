@@ -19,7 +19,7 @@ use super::screen::Output;
 use super::trajectory_file::{self, TrajectoryFile};
 use super::{changed_files, print, print_isolation, trusted_config};
 use crate::compose::{self, Models, StateDir, Stores};
-use crate::config::Config;
+use crate::config::{Config, Runtime};
 use crate::exit::Exit;
 use crate::terminal_input::PendingInputGuard;
 use crate::workspace::WorkspaceFolder;
@@ -184,7 +184,9 @@ impl ConversationRun<'_> {
             trajectory_file::save(self.conversations, self.id, file, self.config.saves_screenshots).await?;
         }
         if self.options.output() == Output::Transcript {
-            print::note(&describe_result(self.id, state, exit));
+            let host = self.config.sandbox.ssh.target.as_deref();
+            let host = host.filter(|_| self.config.runtime == Runtime::Ssh);
+            print::note(&describe_result(self.id, state, exit, host));
         }
         Ok(exit)
     }
@@ -192,7 +194,12 @@ impl ConversationRun<'_> {
 
 /// Prints the model, the runtime, the workspace and the network.
 fn print_description(id: &ConversationId, started: &ConversationStarted, config: &Config) {
-    let workspace = started.workspace.as_deref().unwrap_or("a new folder");
+    let new_folder = match config.runtime {
+        Runtime::Ssh => "a new folder, which is removed at the end (-d FOLDER names one that is kept)",
+        Runtime::Remote => "a new folder, which is removed at the end",
+        Runtime::Auto | Runtime::Docker | Runtime::Local => "a new folder",
+    };
+    let workspace = started.workspace.as_deref().unwrap_or(new_folder);
     let network = compose::network(config.runtime, &config.sandbox);
     let hint = if network == "none" { " (--network gives it one)" } else { "" };
     print::note(&format!(
@@ -211,7 +218,7 @@ pub(super) fn lock_folder(claim: &mut Claim, folder: &Path) -> anyhow::Result<()
 }
 
 /// Describes the result and the usage of a conversation, and how to resume it.
-fn describe_result(id: &ConversationId, state: &State, exit: Exit) -> String {
+fn describe_result(id: &ConversationId, state: &State, exit: Exit, host: Option<&str>) -> String {
     let usage = &state.metrics.accumulated_token_usage;
     let steps = if state.iterations == 1 { "step" } else { "steps" };
     let result = match (exit, state.agent_state) {
@@ -234,7 +241,8 @@ fn describe_result(id: &ConversationId, state: &State, exit: Exit) -> String {
         (_, AgentState::AwaitingUserConfirmation) => " --confirm, or --reject REASON",
         _ => "",
     };
-    text.push_str(&format!("resume with: glovebox resume {id}{hint}\n"));
+    let host = host.map(|host| format!(" --host {host}")).unwrap_or_default();
+    text.push_str(&format!("resume with: glovebox resume {id}{host}{hint}\n"));
     text
 }
 
@@ -247,7 +255,7 @@ mod tests {
         let id: ConversationId = "one".parse().unwrap();
         let describe = |agent_state, exit| {
             let state = State { agent_state, ..State::default() };
-            describe_result(&id, &state, exit)
+            describe_result(&id, &state, exit, None)
                 .trim_start()
                 .replace(" after 0 steps: 0 tokens in, 0 out\n", "; ")
         };
@@ -259,5 +267,7 @@ mod tests {
         assert_eq!(describe(AgentState::Error, Exit::Failed), format!("failed; {hint}\n"));
         let asks = describe(AgentState::AwaitingUserInput, Exit::Waiting);
         assert_eq!(asks, format!("awaiting_user_input; {hint} -t ANSWER\n"));
+        let remote = describe_result(&id, &State::default(), Exit::Failed, Some("me@box"));
+        assert!(remote.ends_with("glovebox resume one --host me@box\n"), "{remote}");
     }
 }

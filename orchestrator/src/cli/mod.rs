@@ -39,6 +39,7 @@ mod screen;
 mod serve;
 mod served_store;
 mod startup_files;
+mod status_terminal;
 mod store;
 mod table;
 mod trajectory_file;
@@ -60,7 +61,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::compose::{self, StateDir};
 use crate::config::{Config, Overrides, Runtime};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::redacted_stderr;
 
 /// Runs language-model agents whose commands and edits are isolated in a sandbox.
@@ -340,15 +341,16 @@ fn print_warnings(config: Config) -> anyhow::Result<Config> {
     Ok(config)
 }
 
+const NO_ENGINE: &str =
+    "no container engine answers: using the runtime local (to see why: glovebox doctor --runtime docker)\n";
+
 /// Loads the configuration for a command that creates sandboxes. Resolves `auto` and prints warnings about the runtime.
 async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let config = load_trusted_config(overrides)?;
     let requested = config.runtime;
     let (config, state_dir) = resolve_runtime(config, overrides).await?;
     if requested == Runtime::Auto && config.runtime == Runtime::Local {
-        print::note(
-            "no container engine answers: using the runtime local (to see why: glovebox doctor --runtime docker)\n",
-        );
+        print::note(NO_ENGINE);
     }
     Ok((config, state_dir))
 }
@@ -358,7 +360,29 @@ async fn prepare_existing(overrides: &Overrides) -> anyhow::Result<(Config, Stat
     resolve_runtime(load_trusted_config(overrides)?, overrides).await
 }
 
+/// Like [`prepare`], for a server. An engine that is down must not replace its containers by processes of this machine.
+async fn prepare_server(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
+    let config = load_trusted_config(overrides)?;
+    let is_chosen = config.runtime != Runtime::Auto;
+    let (config, state_dir) = resolve_runtime(config, overrides).await?;
+    match config.runtime {
+        _ if is_chosen => {}
+        Runtime::Docker => state_dir.record_engine()?,
+        _ if config.host.docker_host.is_some() || state_dir.had_engine() => anyhow::bail!(
+            "the container engine does not answer (to see why: glovebox doctor --runtime docker); to use processes of this \
+             machine instead, add --runtime local"
+        ),
+        _ => print::note(NO_ENGINE),
+    }
+    Ok((config, state_dir))
+}
+
 async fn resolve_runtime(mut config: Config, overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
+    if let (Some(runtime), Some(_)) = (overrides.runtime, &overrides.ssh_host)
+        && runtime != Runtime::Ssh
+    {
+        return Err(UsageError(format!("--host is for the runtime ssh, not for {runtime}")).into());
+    }
     let state_dir = StateDir::open(&config.state_dir)?;
     compose::choose_runtime(&mut config, &state_dir).await?;
     warn_about_runtime(&config, overrides);

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::interrupts::Interrupts;
-use super::{prepare, print};
+use super::{prepare_server, print};
 use crate::compose::{self, StateDir};
 use crate::config::{Overrides, Runtime};
 use crate::exit::{Exit, UsageError};
@@ -76,7 +76,7 @@ pub(super) struct SandboxHostArguments {
 pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let SandboxHostArguments { runtime, image, .. } = &arguments;
     let overrides = Overrides { runtime: *runtime, image: image.clone(), ..overrides };
-    let (config, _) = prepare(&overrides).await?;
+    let (config, _) = prepare_server(&overrides).await?;
     let host = SandboxHostConfig {
         max_sandboxes: arguments.max_sandboxes,
         max_sandboxes_per_key: arguments.max_sandboxes_per_key,

@@ -26,7 +26,7 @@ use self::serving::Serving;
 use super::duration_argument;
 use super::interrupts::{Hangup, Interrupts};
 use super::trusted_config;
-use super::{BackendOptions, prepare, print};
+use super::{BackendOptions, prepare_server, print};
 use crate::compose::{self, ServedStore, ServerKey, StateDir, Stores, UserConfigs};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -148,7 +148,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let inherited = systemd::inherited_socket()?;
     let overrides = arguments.backend.overrides(overrides);
     let mut overrides = Overrides { model: arguments.model, ..overrides };
-    let (mut config, state_dir) = prepare(&overrides).await?;
+    let (mut config, state_dir) = prepare_server(&overrides).await?;
     check(&config, &state_dir, arguments.page_folder.as_deref())?;
     if let Err(HostError::NoModel) = compose::check_model(&config) {
         print::warning(

@@ -19,6 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::host_error;
 
+/// File that exists if a server has used a container engine.
+const ENGINE_FILE: &str = "engine";
+
 /// File that a server locks, with its [`ServedStore`].
 const SERVED_STORE_FILE: &str = "served-store";
 
@@ -201,6 +204,17 @@ impl StateDir {
                 .with_context(|| format!("cannot write {}", lock.path.display()))?;
         }
         Ok(lock)
+    }
+
+    /// Records that a server of this folder has used a container engine.
+    pub(crate) fn record_engine(&self) -> anyhow::Result<()> {
+        let file = self.path.join(ENGINE_FILE);
+        std::fs::write(&file, "").with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Whether a server of this folder has used a container engine.
+    pub(crate) fn had_engine(&self) -> bool {
+        self.path.join(ENGINE_FILE).exists()
     }
 
     /// The store of the running server of this folder. `None` if none runs.

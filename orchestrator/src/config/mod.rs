@@ -283,6 +283,7 @@ impl Config {
         let flag = |section, name, default| settings.flag(section, name).unwrap_or(default);
         let max_iterations = || u32::try_from(settings.integer("core", "max_iterations")?).ok();
         let runtime = || settings.text("core", "runtime")?.parse().ok();
+        let host_runtime = || overrides.ssh_host.as_ref().map(|_| Runtime::Ssh);
         let save_trajectory = || settings.path("core", "save_trajectory_path");
         let replay_trajectory = settings.path("core", "replay_trajectory_path");
         Ok(Self {
@@ -300,7 +301,7 @@ impl Config {
                 .max_budget
                 .or_else(|| settings.number("core", "max_budget_per_task"))
                 .filter(|limit| *limit > 0.0),
-            runtime: overrides.runtime.or_else(runtime).unwrap_or(Runtime::Auto),
+            runtime: overrides.runtime.or_else(host_runtime).or_else(runtime).unwrap_or(Runtime::Auto),
             sandbox,
             command_timeout: settings.number("sandbox", "timeout").unwrap_or(DEFAULT_COMMAND_TIMEOUT),
             state_dir,

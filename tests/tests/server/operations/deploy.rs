@@ -97,6 +97,19 @@ fn several_sockets_of_systemd_are_refused() {
 }
 
 #[test]
+fn server_does_not_start_without_its_engine() {
+    let home = Home::new();
+    let nowhere = format!("unix://{}/no-engine", home.path().display());
+    for command in ["serve", "sandbox-host"] {
+        let mut command = home.glovebox(&[command, "--listen", "127.0.0.1:0"]);
+        let output = command.env("DOCKER_HOST", &nowhere).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("the container engine does not answer"), "{error}");
+        assert_eq!(output.status.code(), Some(1), "systemd starts it again");
+    }
+}
+
+#[test]
 fn units_of_systemd_are_valid() {
     if skip_without("systemd-analyze") {
         return;
@@ -111,6 +124,16 @@ fn units_of_systemd_are_valid() {
         ("glovebox-backup.service", backup),
         ("glovebox-backup.timer", deploy_file("glovebox-backup.timer")),
     ];
+    // Each would make local sandboxes impossible: see the unit.
+    for setting in [
+        "ProtectKernelLogs",
+        "ProtectKernelTunables",
+        "ProtectControlGroups",
+        "RestrictSUIDSGID",
+        "RestrictNamespaces",
+    ] {
+        assert!(!units[0].1.contains(&format!("\n{setting}=")), "{setting}");
+    }
     for (name, text) in &units {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
