@@ -416,3 +416,26 @@ fn task_is_accepted_as_a_single_argument() {
     assert_eq!(task["args"]["content"], "two words");
     home.assert_nothing_runs();
 }
+
+#[test]
+fn doctor_names_an_engine_that_does_not_answer() {
+    let home = Home::new();
+    let engine = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = format!("tcp://{}", engine.local_addr().unwrap());
+    let mut command = home.glovebox(&["doctor", "--runtime", "docker"]);
+    let ended = run_to_end(&home, command.env("DOCKER_HOST", &host).stderr(Stdio::piped())).expect(1);
+    let line = ended.stdout.lines().find(|line| line.starts_with("failed    engine")).unwrap();
+    assert!(line.contains(&format!("the engine at {host} does not answer")), "{line}");
+    assert!(line.contains("is Docker running?"), "{line}");
+}
+
+#[test]
+fn host_chooses_the_runtime_ssh() {
+    let home = Home::new();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let host = format!("me@{closed}");
+    let unreachable = home.run(&["exec", "--host", &host, "--", "true"]).expect(1);
+    assert!(unreachable.stderr.contains(&closed.to_string()), "{}", unreachable.stderr);
+    let refused = home.run(&["exec", "--runtime", "local", "--host", &host, "--", "true"]).expect(2);
+    assert!(refused.stderr.contains("--host is for the runtime ssh, not for local"), "{}", refused.stderr);
+}

@@ -302,3 +302,20 @@ fn help_is_wrapped_at_the_width_of_the_terminal() {
     let longest = help.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
     assert!(longest <= 101, "{longest} columns in:\n{help}");
 }
+
+/// The terminal echoes `^C` behind the status, which must not reach the next line: there it would not be cleared.
+#[test]
+fn status_leaves_room_for_an_echoed_interrupt() {
+    let home = Home::new();
+    let mut terminal = TestTerminal::start(&run(&home, &json!([bash("sleep 1000"), finish()])));
+    terminal.wait_for("(1s)");
+    terminal.type_text("\u{3}");
+    let shown = terminal.wait_for("resume with");
+    let drawn: Vec<_> = shown.split("\r\u{1b}[2K").filter(|text| text.contains("s) ")).collect();
+    assert!(!drawn.is_empty(), "{shown:?}");
+    for text in drawn {
+        let line = text.lines().next_back().unwrap();
+        let width = line.trim_end_matches("^C").chars().count();
+        assert!(width <= 98, "of 101 columns: {text:?}");
+    }
+}

@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::interrupts::Interrupts;
+use super::screen::{Output, Screen};
 use super::{load_config, print};
 use crate::compose::{self, CallMode, Models, StateDir, provider_models};
 use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
@@ -85,6 +86,8 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
     let state_dir = StateDir::open(&config.state_dir)?;
     let model_facts = describe_models(&config).await?;
     let key = key(&config);
+    let screen = Screen::new(if arguments.json { Output::Silent } else { Output::Transcript });
+    screen.set_status("checking the runtime and the model");
     // A model whose configuration is invalid cannot be called.
     let (runtime, model) = tokio::join!(runtime(&config, &state_dir), async {
         match key.is_ok() {
@@ -92,6 +95,7 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
             false => None,
         }
     });
+    drop(screen);
     let mut checks = vec![runtime, Check::new("key", key)];
     checks.extend(model);
     checks.extend(model_facts.map(|facts| Check::new("calls", Ok(facts))));

@@ -9,7 +9,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use protocol::{AgentState, ConversationId, Event, EventId};
 
 use super::palette::{self, Palette};
-use super::{print, transcript::Transcript};
+use super::{print, status_terminal, transcript::Transcript};
 use crate::redacted_stderr;
 
 /// Interval at which the status line is drawn.
@@ -39,7 +39,9 @@ impl Screen {
     pub(super) fn new(output: Output) -> Self {
         let status = match output {
             // Draws nothing when standard error is not a terminal.
-            Output::Transcript if !palette::is_dumb_terminal() => ProgressBar::new_spinner(),
+            Output::Transcript if !palette::is_dumb_terminal() => {
+                ProgressBar::with_draw_target(None, status_terminal::target())
+            }
             Output::Transcript | Output::Json | Output::Silent => ProgressBar::hidden(),
         };
         let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
@@ -104,6 +106,7 @@ impl Screen {
             } => {
                 self.transcript.discard_partial_answer();
                 let wait = after.as_secs_f64();
+                let error = print::visible_line(&error.to_string());
                 self.show(&format!("[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::cli::palette;
+use crate::cli::{palette, status_terminal};
 
 const DRAW_DELAY: Duration = Duration::from_secs(1);
 const DRAW_INTERVAL: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ impl StoreProgress {
         let start = tokio::spawn(async move {
             tokio::time::sleep(DRAW_DELAY).await;
             if !palette::is_dumb_terminal() {
-                shown.set_draw_target(ProgressDrawTarget::stderr());
+                shown.set_draw_target(status_terminal::target());
                 shown.enable_steady_tick(DRAW_INTERVAL);
             }
         });

@@ -6,6 +6,8 @@ use engine::sandbox::ByteSource;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio_util::io::InspectReader;
 
+use crate::cli::status_terminal;
+
 const SIZED_TEMPLATE: &str =
     "{bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
 const UNSIZED_TEMPLATE: &str = "{spinner} {binary_bytes}, {binary_bytes_per_sec} ({elapsed})";
@@ -16,7 +18,7 @@ pub(super) struct CopyProgress(ProgressBar);
 impl CopyProgress {
     /// Shows the progress of a copy of `length` bytes, if that is known.
     pub(super) fn new(length: Option<u64>) -> Self {
-        let bar = length.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+        let bar = ProgressBar::with_draw_target(length, status_terminal::target());
         let template = if length.is_some() { SIZED_TEMPLATE } else { UNSIZED_TEMPLATE };
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
