@@ -123,6 +123,11 @@ fn is_from_other_origin(headers: &HeaderMap) -> bool {
     !headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none")
 }
 
+/// Whether a page sends a request, as far as browsers report it.
+pub(crate) fn is_from_page(headers: &HeaderMap) -> bool {
+    headers.contains_key(FETCH_SITE) || headers.contains_key(header::ORIGIN)
+}
+
 /// Whether a browser opens an address in a window or a frame, where a page of another origin cannot read it.
 fn is_navigation(headers: &HeaderMap) -> bool {
     headers.get(FETCH_MODE).is_some_and(|mode| mode == "navigate")

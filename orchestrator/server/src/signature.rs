@@ -15,7 +15,16 @@ impl TimedSignatures {
 
     /// Returns a signature that is valid for a purpose and for this time.
     pub(crate) fn sign(&self, purpose: &str, lifetime: Duration) -> String {
-        let end = seconds_from_now(lifetime);
+        self.sign_until(purpose, seconds_from_now(lifetime))
+    }
+
+    /// Returns a signature that is the same during a period, and valid until the end of the next one.
+    pub(crate) fn sign_for_period(&self, purpose: &str, period: Duration) -> String {
+        let seconds = period.as_secs().max(1);
+        self.sign_until(purpose, (seconds_from_now(Duration::ZERO) / seconds + 2) * seconds)
+    }
+
+    fn sign_until(&self, purpose: &str, end: u64) -> String {
         let signature = hmac::sign(&self.0, message(purpose, end).as_bytes());
         format!("{end}.{}", hex::encode(signature.as_ref()))
     }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use accounts::Caller;
 use conversations::{ConversationUpdate, ConversationsError, EventStream, MIN_QUESTION_AGE};
+use engine::clock;
 use http::StatusCode;
 use protocol::action::ConfirmationState;
 use protocol::{
-    Action, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
+    Record,
 };
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -42,21 +44,32 @@ const MAX_QUEUED_ACTIONS: usize = 64;
 /// The path of all requests of sockets.
 pub(crate) const PATH: &str = "/socket.io";
 
-/// The question that a client has been sent last: the action that awaits confirmation, and when it was sent. V0's decisions name no
-/// action: they are about this one.
+/// The question that a client has been sent last. V0's decisions name no action: they are about this one.
 #[derive(Clone, Default)]
-struct Question(Arc<Mutex<Option<(EventId, Instant)>>>);
+struct Question(Arc<Mutex<Option<SentQuestion>>>);
+
+#[derive(Clone, Copy)]
+struct SentQuestion {
+    /// The action that awaits confirmation.
+    action: EventId,
+    /// When a decision can be about it.
+    readable_at: Instant,
+}
 
 impl Question {
-    fn is_sent(&self, action: EventId) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((action, Instant::now()));
+    /// Records that the client has been sent a question. One that follows a decision has to be read first: a second click, also in
+    /// another window, decides on what the first one was about. V0's page has no way back from a decision that is ignored, so that no
+    /// other is.
+    fn is_sent(&self, action: EventId, follows_decision: bool) {
+        let reading_time = if follows_decision { MIN_QUESTION_AGE } else { Duration::ZERO };
+        let sent = SentQuestion { action, readable_at: Instant::now() + reading_time };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
     }
 
-    /// Returns the action that the user has decided on. `None` if the user cannot have read the question: the second click decides
-    /// on what the first one was about.
+    /// Returns the action that the user has decided on. `None` if the user cannot have read the question.
     fn decided(&self) -> Option<EventId> {
         let sent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sent.filter(|(_, sent_at)| sent_at.elapsed() >= MIN_QUESTION_AGE).map(|(action, _)| action)
+        sent.filter(|sent| Instant::now() >= sent.readable_at).map(|sent| sent.action)
     }
 }
 
@@ -241,15 +254,22 @@ async fn send_events(
     let stored = state.conversations.conversations().event_count(id).await?;
     let (mut last_state, mut awaiting, mut asked_about) = (None, None, None);
     let mut has_title = false;
+    // In seconds since the Unix epoch.
+    let mut decided_at = 0.0;
     loop {
         let ConversationUpdate::Event(event) = events.next().await? else { continue };
+        if is_decision(&event) {
+            decided_at = clock::epoch_seconds(&event.timestamp);
+        }
         let is_replayed = event.id.next().0 < stored;
         let awaits_confirmation = awaits_confirmation(state, id, &event).await;
         let message = to_message(state, id, &event, awaits_confirmation).await;
         if awaits_confirmation {
             // Follows the state, as in V0: its page asks the user when it shows the action.
             awaiting = message;
-            asked_about = Some(event.id);
+            let follows_decision =
+                clock::epoch_seconds(&event.timestamp) - decided_at < MIN_QUESTION_AGE.as_secs_f64();
+            asked_about = Some((event.id, follows_decision));
             continue;
         }
         let (changed, sent) = if is_state_change(&event) { (message, None) } else { (None, message) };
@@ -262,9 +282,9 @@ async fn send_events(
             }
         }
         if awaiting.is_none()
-            && let Some(action) = asked_about.take()
+            && let Some((action, follows_decision)) = asked_about.take()
         {
-            question.is_sent(action);
+            question.is_sent(action, follows_decision);
         }
         if !is_replayed && !has_title && is_user_message(&event) {
             // The first message is the title until a model has found one.
@@ -279,6 +299,13 @@ async fn send_events(
             }
         }
     }
+}
+
+/// Whether the user has decided on an action, by any client.
+fn is_decision(event: &Event) -> bool {
+    let EventBody::Observation(Observation { kind, .. }) = &event.body else { return false };
+    let ObservationKind::AgentStateChanged(changed) = kind else { return false };
+    matches!(changed.agent_state, AgentState::UserConfirmed | AgentState::UserRejected)
 }
 
 fn is_state_change(event: &Event) -> bool {
@@ -296,10 +323,7 @@ async fn to_message(
     match &event.body {
         EventBody::Record(Record::ConversationTitled(titled)) => title_update(id, &titled.title),
         EventBody::Action(Action::Null(_) | Action::Recall(_)) => None,
-        EventBody::Observation(Observation {
-            kind: ObservationKind::Null(_) | ObservationKind::Recall(_),
-            ..
-        }) => None,
+        EventBody::Observation(Observation { kind: ObservationKind::Null(_), .. }) => None,
         EventBody::Action(_) if awaits_confirmation => {
             let event = Arc::clone(event);
             run_blocking(move || to_question(&event)).await.ok()?

@@ -204,6 +204,20 @@ async fn port_is_closed_to_others() {
     let origin = format!("http://{}", running.host());
     assert_eq!(api.header("Origin", origin).send().await.unwrap().status(), 403);
 
+    // The program gets no token, also none that has expired.
+    let again = running.request(Method::GET, "/a?glovebox-token=old&x=1").header("Cookie", &cookie);
+    let again = again.send().await.unwrap();
+    assert_eq!((again.status().as_u16(), again.headers()[LOCATION].to_str().unwrap()), (303, "/a?x=1"));
+    // A page of the program must not lock its visitor's address out.
+    for header in ["Origin", "Sec-Fetch-Site"] {
+        let value =
+            if header == "Origin" { format!("http://{}", running.host()) } else { "same-origin".to_owned() };
+        for _ in 0..12 {
+            let wrong = running.request(Method::GET, "/x").header(header, &value);
+            assert_eq!(wrong.header("X-Session-API-Key", "wrong").send().await.unwrap().status(), 401);
+        }
+    }
+
     let nothing = running.server.request(Method::GET, "/").header("Host", &other).send().await.unwrap();
     let status = nothing.status().as_u16();
     let error: Value = nothing.json().await.unwrap();

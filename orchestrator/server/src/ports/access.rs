@@ -10,8 +10,8 @@ use super::host::{PortHosts, SandboxPort};
 use crate::cookies;
 use crate::signature::TimedSignatures;
 
-/// Lifetime of a link.
-const TOKEN_LIFETIME: Duration = Duration::from_mins(10);
+/// Time for which a link stays the same: V0's page loads its frame again when the link changes. It is valid for one to two of these.
+const TOKEN_PERIOD: Duration = Duration::from_hours(1);
 
 /// Lifetime of the cookie that a link gives.
 const COOKIE_LIFETIME: Duration = Duration::from_hours(12);
@@ -35,7 +35,9 @@ pub(super) struct PortAccess<'a> {
 impl PortAccess<'_> {
     /// Returns a link to the port for the caller with this credential. `None` if it has no host name.
     pub(super) fn link(&self, hosts: &PortHosts, credential: &Credential) -> Option<String> {
-        let token = self.sign(LINK, credential, TOKEN_LIFETIME);
+        let signature =
+            self.signatures.sign_for_period(&self.purpose(LINK, &credential.to_string()), TOKEN_PERIOD);
+        let token = format!("{credential}.{signature}");
         Some(format!("{}/?{TOKEN_PARAMETER}={token}", hosts.url(self.target)?))
     }
 
@@ -58,14 +60,9 @@ impl PortAccess<'_> {
     /// Returns path and query without the token, and the credential whose caller got the link. `None` without a valid token. V0's page
     /// appends a slash to a link, and so to the token.
     pub(super) fn accept_token(&self, uri: &Uri) -> Option<(String, Credential)> {
-        let pairs: Vec<_> = form_urlencoded::parse(uri.query()?.as_bytes()).collect();
-        let (tokens, rest): (Vec<_>, Vec<_>) = pairs.iter().partition(|(name, _)| name == TOKEN_PARAMETER);
-        let credential =
-            tokens.iter().find_map(|(_, token)| self.verify(LINK, token.trim_end_matches('/')))?;
-        let rest = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
-        let separator = if rest.is_empty() { "" } else { "?" };
-        // One slash: two would lead to another host.
-        Some((format!("/{}{separator}{rest}", uri.path().trim_start_matches('/')), credential))
+        let (tokens, path) = split_tokens(uri)?;
+        let credential = tokens.iter().find_map(|token| self.verify(LINK, token.trim_end_matches('/')))?;
+        Some((path, credential))
     }
 
     /// Returns the credential whose caller got the link, which may have expired as long as its cookie has not.
@@ -97,6 +94,20 @@ impl PortAccess<'_> {
     }
 }
 
+/// Returns the tokens of an address, and its path and query without them. `None` if it has no token.
+pub(super) fn split_tokens(uri: &Uri) -> Option<(Vec<String>, String)> {
+    let pairs = form_urlencoded::parse(uri.query()?.as_bytes());
+    let (tokens, rest): (Vec<_>, Vec<_>) = pairs.partition(|(name, _)| name == TOKEN_PARAMETER);
+    if tokens.is_empty() {
+        return None;
+    }
+    let rest = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
+    let separator = if rest.is_empty() { "" } else { "?" };
+    // One slash: two would lead to another host.
+    let path = format!("/{}{separator}{rest}", uri.path().trim_start_matches('/'));
+    Some((tokens.into_iter().map(|(_, token)| token.into_owned()).collect(), path))
+}
+
 #[cfg(test)]
 mod tests {
     use http::header;
@@ -113,6 +124,11 @@ mod tests {
         let credential = Credential::Key("0123456789ab".parse().unwrap());
         let link: Uri = own.link(&hosts, &credential).unwrap().parse().unwrap();
         assert_eq!(own.accept_token(&link), Some(("/".to_owned(), credential.clone())));
+        assert_eq!(
+            own.link(&hosts, &credential).unwrap(),
+            link.to_string(),
+            "it does not change with each request"
+        );
         assert_eq!(other.accept_token(&link), None);
         let of_page: Uri = format!("{link}/").parse().unwrap();
         assert_eq!(own.accept_token(&of_page), Some(("/".to_owned(), credential.clone())));

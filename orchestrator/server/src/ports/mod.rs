@@ -148,9 +148,18 @@ async fn admit(
     }
     // Before the key, because a bearer token may be for the program.
     if let Some(credential) = access.accept_cookie(headers) {
-        return require_access(state, &credential, target).await.map(Admission::Forward);
+        let caller = require_access(state, &credential, target).await?;
+        // A program gets no token, also if it has expired.
+        return Ok(match access::split_tokens(uri) {
+            Some((_, path)) => {
+                Admission::Redirect { cookie: access.cookie(&state.port_hosts, &credential), path }
+            }
+            None => Admission::Forward(caller),
+        });
     }
-    let key = auth::key_in(headers).ok_or(ApiError::NoPortCookie)?;
+    // A page has the cookie. One of the program could send wrong keys, and thus lock its visitor's address out.
+    let key =
+        auth::key_in(headers).filter(|_| !origin::is_from_page(headers)).ok_or(ApiError::NoPortCookie)?;
     let credential = auth::check_key(state, client, key).await?.credential;
     require_access(state, &credential, target).await.map(Admission::Forward)
 }

@@ -14,8 +14,12 @@ use crate::extract::{ConversationPath, RequestCaller};
 use crate::state::ServerState;
 use crate::{auth, ports};
 
-/// Links to the ports with a listener, each with its number. None while there is no sandbox. A caller who may only read gets no
-/// link, because a request to a program can change what it likes.
+/// Ports of servers under development. V0's page asks for links once, and then tries those that it has got again and again: without
+/// these it would not find a program that is started later.
+const USUAL_PORTS: [u16; 5] = [3000, 5000, 5173, 8000, 8080];
+
+/// Links to the ports with a listener, each with its number; without any, to ports that such programs usually have. None while there is
+/// no sandbox. A caller who may only read gets no link, because a request to a program can change what it likes.
 #[utoipa::path(get, path = "/api/conversations/{id}/web-hosts",
     params(("id" = ConversationId, Path, description = "The conversation")),
     responses((status = 200, description = "The links", body = WebHosts)))]
@@ -25,15 +29,17 @@ pub(super) async fn web_hosts(
     RequestCaller(caller): RequestCaller,
 ) -> Result<Json<WebHosts>, ApiError> {
     auth::require_write(&caller)?;
-    let listening = match state.conversations.conversations().ports(&id).await {
+    let ports: Vec<_> = match state.conversations.conversations().ports(&id).await {
         Err(PortError::Conversation(
             ConversationsError::NotRunning(_) | ConversationsError::NoSandbox(_),
         )) => Vec::new(),
-        listening => listening?,
+        listening => match listening?.iter().map(|listening| listening.port).collect::<Vec<_>>() {
+            ports if ports.is_empty() => USUAL_PORTS.into(),
+            ports => ports,
+        },
     };
-    let ports = listening.iter().map(|listening| listening.port);
     let hosts: BTreeMap<_, _> =
-        ports.filter_map(|port| Some((ports::link(&state, &caller, &id, port)?, port))).collect();
+        ports.into_iter().filter_map(|port| Some((ports::link(&state, &caller, &id, port)?, port))).collect();
     Ok(Json(WebHosts { hosts }))
 }
 

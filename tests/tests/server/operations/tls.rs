@@ -105,7 +105,12 @@ async fn conversation_runs_over_https() {
     let cookie = response.headers()["set-cookie"].to_str().unwrap().to_owned();
     assert!(cookie.contains("; Secure"), "{cookie}");
     let hosts = server.get(&format!("/api/conversations/{id}/web-hosts")).await;
-    assert!(hosts["hosts"].as_object().unwrap().keys().all(|url| url.starts_with("https://")), "{hosts}");
+    let hosts = hosts["hosts"].as_object().unwrap();
+    assert!(hosts.keys().all(|url| url.starts_with("https://")), "{hosts:?}");
+    // Nothing listens: a client tries the ports that a program may have later.
+    let mut ports: Vec<_> = hosts.values().map(|port| port.as_u64().unwrap()).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [3000, 5000, 5173, 8000, 8080]);
     server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
     server.terminate();
     home.assert_nothing_runs();
