@@ -308,7 +308,7 @@ fn help_is_wrapped_at_the_width_of_the_terminal() {
 fn status_leaves_room_for_an_echoed_interrupt() {
     let home = Home::new();
     let mut terminal = TestTerminal::start(&run(&home, &json!([bash("sleep 1000"), finish()])));
-    terminal.wait_for("(1s)");
+    terminal.wait_for("running in the sandbox (1s)");
     terminal.type_text("\u{3}");
     let shown = terminal.wait_for("resume with");
     let drawn: Vec<_> = shown.split("\r\u{1b}[2K").filter(|text| text.contains("s) ")).collect();

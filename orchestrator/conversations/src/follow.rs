@@ -115,6 +115,11 @@ impl Follower {
         self.conversation.state()
     }
 
+    /// Returns the state with an event, which is in the log a moment before.
+    pub async fn state_with(&self, event: EventId) -> Arc<State> {
+        self.conversation.wait_for(|state| state.next_id > event).await
+    }
+
     /// Whether the conversation's task has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.conversation.is_closed()

@@ -107,7 +107,7 @@ impl TerminalFollower<'_> {
                         is_hinted = true;
                         screen.show(NO_NETWORK);
                     }
-                    screen.show_status_of(&follower.state());
+                    screen.show_status_of(&*follower.state_with(event.id).await);
                 }
                 // The JSON output already contains the event.
                 ConversationUpdate::Attached(action) if self.output == Output::Transcript => {
