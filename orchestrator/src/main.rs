@@ -14,6 +14,7 @@ mod telemetry;
 mod terminal_input;
 mod terminal_text;
 mod trust;
+mod untrusted_folder;
 mod v0_folder;
 mod workspace;
 mod writable;

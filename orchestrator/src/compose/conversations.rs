@@ -1,18 +1,24 @@
 //! The application layer on the state folder, which holds its workspaces.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
 use conversations::{HostError, Workspaces};
 use protocol::ConversationId;
 use protocol::record::ConversationStarted;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
 
 use super::StateDir;
 use crate::config::{Config, Overrides, UnknownRuntime};
 use crate::exit::UsageError;
-use crate::workspace;
+use crate::{untrusted_folder, workspace};
+
+/// Maximum number of concurrent copies of workspaces: each has a blocking thread and up to 260 descriptors.
+static COPIES: Semaphore = Semaphore::const_new(4);
 
 /// Converts an error for the application layer, which distinguishes those that the user can correct.
 pub(crate) fn host_error(error: anyhow::Error) -> HostError {
@@ -34,7 +40,7 @@ impl Workspaces for StateDir {
         workspace::check_not_replaced("workspace", &own).map_err(|error| host_error(error.into()))?;
         let copy = self.workspace(to).map_err(host_error)?;
         if own.exists() {
-            copy_tree(&own, &copy).await.map_err(host_error)?;
+            copy_workspace(own, copy.clone()).await.map_err(host_error)?;
         }
         Ok(Some(copy.to_string_lossy().into_owned()))
     }
@@ -61,16 +67,19 @@ impl Workspaces for StateDir {
     }
 }
 
-/// Copies a folder with owners, modes and links. Runs `cp`, because the standard library copies only contents and modes.
-async fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
-    let copying = || format!("copying the workspace {} to {}", from.display(), to.display());
-    let mut copy = tokio::process::Command::new("cp");
-    copy.arg("-a").arg("--").arg(from.join(".")).arg(to).kill_on_drop(true);
-    let copied = copy.output().await.with_context(copying)?;
-    if !copied.status.success() {
-        anyhow::bail!("{}: {}", copying(), String::from_utf8_lossy(&copied.stderr).trim_end());
-    }
-    Ok(())
+/// Copies a workspace, which a sandbox may be changing. Leaves no incomplete copy behind, also if the caller is dropped.
+async fn copy_workspace(from: PathBuf, to: PathBuf) -> anyhow::Result<()> {
+    let context = format!("cannot copy the workspace {} to {}", from.display(), to.display());
+    let permit = COPIES.acquire().await?;
+    let cancelled = CancellationToken::new();
+    let _cancel_on_drop = cancelled.clone().drop_guard();
+    let copied = spawn_blocking(move || {
+        let _permit = permit;
+        untrusted_folder::copy_contents(&from, &to, &cancelled).inspect_err(|_| {
+            let _ = std::fs::remove_dir_all(&to);
+        })
+    });
+    copied.await?.context(context)
 }
 
 /// Sets the runtime, model and network of a stored conversation, unless the command line names others.
@@ -88,4 +97,25 @@ pub(crate) fn restore_settings(
         config.llm.model = Some(started.model.clone());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn incomplete_copy_of_a_workspace_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        std::fs::create_dir_all(from.join("d/".repeat(200))).unwrap();
+        std::fs::create_dir(&to).unwrap();
+        let error = copy_workspace(from.clone(), to.clone()).await.unwrap_err();
+        assert!(format!("{error:#}").contains("folders deep"), "{error:#}");
+        assert!(!to.exists());
+        std::fs::create_dir(&to).unwrap();
+        std::fs::remove_dir_all(from.join("d")).unwrap();
+        std::fs::write(from.join("file"), "text").unwrap();
+        copy_workspace(from, to.clone()).await.unwrap();
+        assert_eq!(std::fs::read_to_string(to.join("file")).unwrap(), "text");
+    }
 }
