@@ -5,7 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, fcntl_getfl, fcntl_setfl, open, openat2};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+
+use crate::untrusted_folder;
 
 /// Maximum size of a configuration, policy, secret or list of keys, in bytes.
 pub(crate) const MAX_SETTINGS_LENGTH: usize = 1 << 20;
@@ -31,10 +33,9 @@ pub(crate) fn read_found(path: &Path, max: usize) -> io::Result<Vec<u8>> {
 
 /// Reads a regular file beneath a folder. No link and no `..` of the path leads out of the folder.
 pub(crate) fn read_beneath(folder: &Path, path: &Path, max: usize) -> io::Result<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let folder = open(folder, flags | OFlags::DIRECTORY, Mode::empty())?;
-    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    read_regular(File::from(openat2(folder, path, flags | OFlags::NONBLOCK, Mode::empty(), beneath)?), max)
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = open(folder, flags, Mode::empty())?;
+    read_bounded(untrusted_folder::open_beneath(folder, path)?.open_file()?, max)
 }
 
 /// Reads to the end. Fails if the input exceeds `max` bytes.
