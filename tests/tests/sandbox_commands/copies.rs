@@ -90,3 +90,31 @@ fn link_out_of_the_folder_is_skipped_and_reported() {
         fixture.end();
     }
 }
+
+/// A sandbox that can write the target folder puts a link there, with the name of the file that its user downloads.
+#[test]
+fn download_is_refused_when_its_name_is_a_link() {
+    for fixture in SandboxFixture::all() {
+        let keys = fixture.home.path().join("keys");
+        std::fs::create_dir(&keys).unwrap();
+        std::fs::write(keys.join("authorized_keys"), "own").unwrap();
+        symlink(&keys, fixture.home.path().join("result.json")).unwrap();
+        fixture.exec(&["sh", "-c", "mkdir result.json; echo hostile >result.json/authorized_keys"]).expect(0);
+        let source = fixture.path("result.json");
+        refused(&fixture.run(&["cp", &source, "."]), 1, "\"result.json\" is not a folder, or is a link");
+        refused(&fixture.run(&["cp", &source, "result.json"]), 2, "result.json is a link to ");
+        refused(
+            &fixture.run(&["cp", &format!("{source}/."), "./result.json/"]),
+            2,
+            "result.json is a link to ",
+        );
+        refused(&fixture.run(&["cp", "result.json", &fixture.path("up")]), 2, "result.json is a link to ");
+        // A file replaces the link.
+        fixture.exec(&["sh", "-c", "rm -r result.json; echo mine >result.json"]).expect(0);
+        fixture.run(&["cp", &source, "."]).expect(0);
+        assert_eq!(std::fs::read_to_string(fixture.home.path().join("result.json")).unwrap(), "mine\n");
+        assert_eq!(std::fs::read_to_string(keys.join("authorized_keys")).unwrap(), "own");
+        assert_eq!(std::fs::read_dir(keys).unwrap().count(), 1);
+        fixture.end();
+    }
+}

@@ -3,14 +3,17 @@
 //! Archives from a sandbox are hostile: see [`unpack`].
 
 mod links;
+mod local_path;
 mod location;
 mod pack;
 mod progress;
 mod unpack;
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use engine::sandbox::{ByteSource, Sandbox, TransferKind};
@@ -24,6 +27,8 @@ use crate::cli::print;
 use crate::cli::write_status::WriteStatus;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
+use crate::untrusted_folder;
+use local_path::{Source, Target};
 use location::CopyLocation;
 use progress::CopyProgress;
 
@@ -38,7 +43,9 @@ const MAX_NAMED: usize = 10;
 One of SRC and DST is in a sandbox: NAME:PATH. A relative path starts in the working directory of the sandbox's shells. \
 Write a local path that contains a colon as ./a:b. A folder is copied with its contents, into DST if that is an existing \
 folder; DIR/. copies only the contents. `-` is standard input or output: the bytes of a file, or a tar archive of a folder \
-in the sandbox. Links that lead out of the folder are skipped with a warning, and the exit code is 1.
+in the sandbox. Links that lead out of the folder are skipped with a warning, and the exit code is 1. A local path must not \
+lead through a link, because a sandbox may have created it: name the folder that is meant. Links that only root can create, as \
+/home on some systems, are followed.
 Examples:
   glovebox sandbox cp . box:/workspace
   glovebox sandbox cp box:result.json .
@@ -111,24 +118,24 @@ fn report_skipped(skipped: &SkippedEntries) -> Exit {
 }
 
 async fn upload(sandbox: &dyn Sandbox, source: &Path, path: &str) -> anyhow::Result<SkippedEntries> {
-    let metadata = std::fs::metadata(source)
-        .map_err(|error| UsageError(format!("cannot read {}: {error}", source.display())))?;
+    let opened = Source::open(source)?;
     let target = target_path(sandbox, path, location::copy_name(source).as_deref()).await?;
-    if metadata.is_dir() {
-        let progress = CopyProgress::new(None);
-        let (archive, packing) = pack::pack(source.to_owned());
-        sandbox.files()?.upload(&target, TransferKind::Tree, None, progress.track(archive)).await?;
-        return packing.await.context("cannot pack");
+    match opened {
+        Source::Folder(folder) => {
+            let progress = CopyProgress::new(None);
+            let (archive, packing) = pack::pack(folder);
+            sandbox.files()?.upload(&target, TransferKind::Tree, None, progress.track(archive)).await?;
+            packing.await.context("cannot pack")
+        }
+        Source::File(file) => {
+            let metadata = file.metadata().with_context(|| format!("cannot read {}", source.display()))?;
+            let progress = CopyProgress::new(Some(metadata.len()));
+            let mode = FileMode::from_bits(metadata.permissions().mode() & 0o777);
+            let content = progress.track(Box::new(tokio::fs::File::from_std(file)));
+            sandbox.files()?.upload(&target, TransferKind::File, Some(mode), content).await?;
+            Ok(SkippedEntries::default())
+        }
     }
-    if !metadata.is_file() {
-        return Err(UsageError(format!("{} is neither a file nor a folder", source.display())).into());
-    }
-    let file =
-        tokio::fs::File::open(source).await.with_context(|| format!("cannot open {}", source.display()))?;
-    let progress = CopyProgress::new(Some(metadata.len()));
-    let mode = FileMode::from_bits(metadata.permissions().mode() & 0o777);
-    sandbox.files()?.upload(&target, TransferKind::File, Some(mode), progress.track(Box::new(file))).await?;
-    Ok(SkippedEntries::default())
 }
 
 async fn upload_stdin(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result<SkippedEntries> {
@@ -155,20 +162,23 @@ async fn status_of_existing(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result
 
 async fn download(sandbox: &dyn Sandbox, path: &str, target: &Path) -> anyhow::Result<SkippedEntries> {
     let status = status_of_existing(sandbox, path).await?;
-    let target = match location::copy_name(Path::new(path)) {
-        Some(name) if target.is_dir() || location::has_trailing_slash(target) => target.join(name),
-        _ => target.to_owned(),
-    };
+    let opened = Target::open(target, location::copy_name(Path::new(path)))?;
     match status.kind {
         FileKind::Directory => {
+            let context = || format!("cannot unpack into {}", target.display());
+            let folder = opened.into_folder().with_context(context)?;
             let progress = CopyProgress::new(None);
             let archive = progress.track(sandbox.files()?.download(path, TransferKind::Tree).await?);
-            unpack::unpack(archive, target).await
+            unpack::unpack(archive, folder).await.with_context(context)
         }
         FileKind::File => {
+            let context = || format!("cannot write to {}", target.display());
+            let Target::Entry { folder, name } = opened else {
+                return Err(UsageError(format!("{}: it is a folder", context())).into());
+            };
             let progress = CopyProgress::new(Some(status.size));
             let content = progress.track(sandbox.files()?.download(path, TransferKind::File).await?);
-            save(content, &target, status.mode).await?;
+            save(content, &folder, &name, status.mode).await.with_context(context)?;
             Ok(SkippedEntries::default())
         }
         _ => Err(UsageError(format!("{path} is neither a file nor a folder")).into()),
@@ -195,24 +205,19 @@ async fn download_to_stdout(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result
     }
 }
 
-/// Writes a temporary file and renames it, so that the target is never incomplete.
-async fn save(mut content: ByteSource, target: &Path, mode: FileMode) -> anyhow::Result<()> {
-    let context = || format!("cannot write {}", target.display());
-    let folder = match target.parent() {
-        Some(folder) if folder != Path::new("") => folder.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(context)?;
+/// Writes a temporary file and renames it, so that the target is never incomplete. Replaces a link instead of following it.
+async fn save(mut content: ByteSource, folder: &OwnedFd, name: &OsStr, mode: FileMode) -> anyhow::Result<()> {
+    let folder = untrusted_folder::path_of(folder);
+    let mut file = tempfile::NamedTempFile::new_in(&folder)?;
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let count = content.read(&mut buffer).await.context("cannot read from the sandbox")?;
         match buffer.get(..count) {
             None | Some([]) => break,
-            Some(bytes) => file.write_all(bytes).with_context(context)?,
+            Some(bytes) => file.write_all(bytes)?,
         }
     }
-    let permissions = std::fs::Permissions::from_mode(mode.bits() & 0o777);
-    file.as_file().set_permissions(permissions).with_context(context)?;
-    file.persist(target).map_err(|error| error.error).with_context(context)?;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(mode.bits() & 0o777))?;
+    file.persist(folder.join(name)).map_err(|error| error.error)?;
     Ok(())
 }

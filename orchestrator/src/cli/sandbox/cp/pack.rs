@@ -1,10 +1,11 @@
-//! Packs a folder of this machine into an archive, which is sent while it is created. Links are not followed. Links that
-//! lead out of the folder are skipped, and so are special files.
+//! Packs a folder of this machine into an archive, which is sent while it is created. Links are not followed, also if they
+//! replace a folder meanwhile. Links that lead out of the folder are skipped, and so are special files.
 
-use std::fs::{self, File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read as _, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use engine::sandbox::ByteSource;
@@ -14,17 +15,18 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::io::StreamReader;
 
 use super::{CHUNK_BYTES, SkippedEntries, links};
+use crate::untrusted_folder::{FolderWalk, Node, Step};
 
 /// Maximum number of chunks between the disk and the connection: one for each side, and two because their speeds vary.
 const MAX_QUEUED_CHUNKS: usize = 4;
 
 /// Returns the archive, and a task that returns the skipped entries after the archive was read.
-pub(super) fn pack(folder: PathBuf) -> (ByteSource, JoinHandle<SkippedEntries>) {
+pub(super) fn pack(folder: OwnedFd) -> (ByteSource, JoinHandle<SkippedEntries>) {
     let (chunks, receiver) = mpsc::channel(MAX_QUEUED_CHUNKS);
     let packing = spawn_blocking(move || {
         let mut skipped = SkippedEntries::default();
         let output = ChunkWriter { chunks: chunks.clone(), chunk: Vec::with_capacity(CHUNK_BYTES) };
-        if let Err(error) = write(&folder, output, &mut skipped) {
+        if let Err(error) = write(folder, output, &mut skipped) {
             // A truncated archive must not look complete. Fails only if the reader has gone.
             let _ = chunks.blocking_send(Err(error));
         }
@@ -37,45 +39,46 @@ pub(super) fn pack(folder: PathBuf) -> (ByteSource, JoinHandle<SkippedEntries>) 
     (Box::new(StreamReader::new(Box::pin(chunks))), packing)
 }
 
-fn write(folder: &Path, output: ChunkWriter, skipped: &mut SkippedEntries) -> io::Result<()> {
+fn write(folder: OwnedFd, output: ChunkWriter, skipped: &mut SkippedEntries) -> io::Result<()> {
     let mut archive = Builder::new(output);
-    let mut pending = vec![PathBuf::new()];
-    while let Some(below) = pending.pop() {
-        let path = folder.join(&below);
-        let context = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let metadata = if below == Path::new("") { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
-        let metadata = match metadata {
-            // Was deleted after its folder was listed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            metadata => metadata.map_err(context)?,
-        };
-        if metadata.is_dir() {
-            if below != Path::new("") {
-                let mut header = entry_header(&metadata, EntryType::Directory, 0);
-                archive.append_data(&mut header, &below, io::empty())?;
+    for step in FolderWalk::new(folder)? {
+        match step? {
+            Step::Enter(path, node) => {
+                let mut header = entry_header(node.metadata(), EntryType::Directory, 0);
+                archive.append_data(&mut header, &path, io::empty())?;
             }
-            let mut names: Vec<_> =
-                fs::read_dir(&path).map_err(context)?.collect::<io::Result<_>>().map_err(context)?;
-            names.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
-            pending.extend(names.into_iter().map(|entry| below.join(entry.file_name())));
-        } else if metadata.is_symlink() {
-            let target = fs::read_link(&path).map_err(context)?;
-            if links::stays(&below, &target) {
-                archive.append_link(&mut entry_header(&metadata, EntryType::Symlink, 0), &below, target)?;
-            } else {
-                skipped.add(&below, "a link that leads out of the folder");
-            }
-        } else if metadata.is_file() {
-            let file = File::open(&path).map_err(context)?;
-            let length = metadata.len();
-            // A file that shrinks while it is read is padded with zeros, so that the archive stays valid.
-            let content = file.chain(io::repeat(0)).take(length);
-            archive.append_data(&mut entry_header(&metadata, EntryType::Regular, length), &below, content)?;
-        } else {
-            skipped.add(&below, "neither a file, a folder nor a link");
+            Step::Entry(path, node) => append(&mut archive, &path, &node, skipped)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?,
+            Step::Leave => {}
         }
     }
     archive.into_inner()?.flush()
+}
+
+/// Appends a file or a link.
+fn append(
+    archive: &mut Builder<ChunkWriter>,
+    path: &Path,
+    node: &Node,
+    skipped: &mut SkippedEntries,
+) -> io::Result<()> {
+    let metadata = node.metadata();
+    if metadata.is_symlink() {
+        let target = node.link_target()?;
+        if links::stays(path, &target) {
+            archive.append_link(&mut entry_header(metadata, EntryType::Symlink, 0), path, target)?;
+        } else {
+            skipped.add(path, "a link that leads out of the folder");
+        }
+    } else if metadata.is_file() {
+        let length = metadata.len();
+        // A file that shrinks while it is read is padded with zeros, so that the archive stays valid.
+        let content = node.open_file()?.chain(io::repeat(0)).take(length);
+        archive.append_data(&mut entry_header(metadata, EntryType::Regular, length), path, content)?;
+    } else {
+        skipped.add(path, "neither a file, a folder nor a link");
+    }
+    Ok(())
 }
 
 /// Returns a header without an owner, and without the setuid, setgid and sticky bits.
@@ -109,5 +112,43 @@ impl Write for ChunkWriter {
             return Ok(());
         }
         self.chunks.blocking_send(Ok(chunk.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tokio::io::AsyncReadExt as _;
+
+    use super::super::local_path::Source;
+    use super::*;
+
+    #[tokio::test]
+    async fn link_that_replaces_a_folder_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (parent, content) in [("outside", "secret"), ("root/folder", "inside")] {
+            std::fs::create_dir_all(at(parent)).unwrap();
+            std::fs::write(at(parent).join("key"), content).unwrap();
+        }
+        // Longer than the queue, so that packing waits in the folder.
+        let length = 2 * MAX_QUEUED_CHUNKS * CHUNK_BYTES;
+        std::fs::write(at("root/folder/a"), vec![0; length]).unwrap();
+        let Source::Folder(root) = Source::open(&at("root")).unwrap() else { panic!() };
+        let (mut source, packing) = pack(root);
+        let mut archive = vec![0; 1024];
+        source.read_exact(&mut archive).await.unwrap();
+        std::fs::rename(at("root/folder"), at("moved")).unwrap();
+        symlink(at("outside"), at("root/folder")).unwrap();
+        source.read_to_end(&mut archive).await.unwrap();
+        assert_eq!(packing.await.unwrap(), SkippedEntries::default());
+        let mut archive = tar::Archive::new(&archive[..]);
+        let mut keys = archive
+            .entries()
+            .unwrap()
+            .map(Result::unwrap)
+            .filter(|entry| entry.path().unwrap().ends_with("key"));
+        assert_eq!(io::read_to_string(keys.next().unwrap()).unwrap(), "inside");
     }
 }

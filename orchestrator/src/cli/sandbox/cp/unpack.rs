@@ -11,19 +11,20 @@ use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
 use engine::sandbox::ByteSource;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tar::{Archive, Entry, EntryType};
 use tokio::task::spawn_blocking;
 use tokio_util::io::SyncIoBridge;
 
 use super::{CHUNK_BYTES, SkippedEntries, links};
+use crate::untrusted_folder;
 
 /// Maximum number of entries and bytes, as for uploads to an action server.
 const MAX_ENTRIES: u64 = 500_000;
@@ -35,24 +36,15 @@ const MAX_HEADER_BYTES: u64 = 1 << 20;
 /// Size of a block, to which the content of an entry is padded.
 const BLOCK_BYTES: u64 = 512;
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
-/// Unpacks into `target`, which is created if it does not exist.
-pub(super) async fn unpack(archive: ByteSource, target: PathBuf) -> anyhow::Result<SkippedEntries> {
+/// Unpacks into a folder.
+pub(super) async fn unpack(archive: ByteSource, folder: OwnedFd) -> anyhow::Result<SkippedEntries> {
     let archive = SyncIoBridge::new(archive);
-    spawn_blocking(move || unpack_blocking(archive, &target)).await.context("cannot unpack")?
+    spawn_blocking(move || unpack_blocking(archive, folder)).await?
 }
 
-fn unpack_blocking(archive: impl Read, target: &Path) -> anyhow::Result<SkippedEntries> {
-    if let Err(error) = std::fs::create_dir(target)
-        && error.kind() != io::ErrorKind::AlreadyExists
-    {
-        return Err(error).with_context(|| format!("cannot create {}", target.display()));
-    }
-    let root = rustix::fs::openat(CWD, target, FOLDER, Mode::empty())
-        .with_context(|| format!("cannot open the folder {}", target.display()))?;
+fn unpack_blocking(archive: impl Read, root: OwnedFd) -> anyhow::Result<SkippedEntries> {
     let mut unpacker = Unpacker { root, bytes_left: MAX_BYTES, skipped: SkippedEntries::default() };
-    unpacker.run(archive).with_context(|| format!("cannot unpack into {}", target.display()))?;
+    unpacker.run(archive)?;
     Ok(unpacker.skipped)
 }
 
@@ -150,14 +142,14 @@ impl Unpacker {
 }
 
 /// Opens the folder of this name, and creates it if it does not exist. Fails if it is a link.
-fn open_or_create_folder(parent: &OwnedFd, name: &OsStr) -> anyhow::Result<OwnedFd> {
+pub(super) fn open_or_create_folder(parent: &OwnedFd, name: &OsStr) -> anyhow::Result<OwnedFd> {
     match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    rustix::fs::openat(parent, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()).map_err(|error| match error {
-        Errno::LOOP | Errno::NOTDIR => {
-            anyhow::anyhow!("its path leads through {name:?}, which is not a folder")
+    untrusted_folder::open_folder(parent, name).map_err(|error| match error {
+        Errno::NOTDIR | Errno::LOOP => {
+            anyhow::anyhow!("{name:?} is not a folder, or is a link, which is not followed")
         }
         other => other.into(),
     })
@@ -196,12 +188,14 @@ impl<R: Read> Read for AllowanceReader<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::Path;
 
     use tar::{Builder, EntryType, Header};
 
     use super::super::SkippedEntries;
+    use super::super::local_path::Target;
     use super::unpack_blocking;
 
     /// Creates an archive without checking names.
@@ -223,8 +217,13 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
+    fn unpack_bytes(target: &Path, archive: impl Read) -> anyhow::Result<SkippedEntries> {
+        let target = Target::open(target, None)?;
+        unpack_blocking(archive, target.into_folder()?)
+    }
+
     fn unpack_entries(target: &Path, entries: &[(EntryType, &str, &str)]) -> anyhow::Result<SkippedEntries> {
-        unpack_blocking(&archive(entries)[..], target)
+        unpack_bytes(target, &archive(entries)[..])
     }
 
     #[test]
@@ -286,13 +285,13 @@ mod tests {
         header.set_size(1 << 40);
         header.set_cksum();
         let endless = std::io::Read::chain(&header.as_bytes()[..], std::io::repeat(b'a'));
-        unpack_blocking(endless, &folder.path().join("t")).unwrap_err();
+        unpack_bytes(&folder.path().join("t"), endless).unwrap_err();
     }
 
     #[test]
     fn archive_is_refused_when_it_is_truncated() {
         let folder = tempfile::tempdir().unwrap();
         let whole = archive(&[(EntryType::Regular, "file", &"x".repeat(2000))]);
-        unpack_blocking(&whole[..1500], &folder.path().join("t")).unwrap_err();
+        unpack_bytes(&folder.path().join("t"), &whole[..1500]).unwrap_err();
     }
 }
