@@ -6,8 +6,9 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use rustix::io::Errno;
 
-use crate::untrusted_folder;
+use crate::untrusted_folder::{self, NamedPath};
 
 /// Maximum size of a configuration, policy, secret or list of keys, in bytes.
 pub(crate) const MAX_SETTINGS_LENGTH: usize = 1 << 20;
@@ -29,6 +30,16 @@ pub(crate) fn read_named(path: &Path, max: usize) -> io::Result<Vec<u8>> {
 pub(crate) fn read_found(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     read_regular(File::from(open(path, flags, Mode::empty())?), max)
+}
+
+/// Reads a regular file at a path that a conversation's log names. Follows links only where just root can create them: a sandbox
+/// may have put any other there since.
+pub(crate) fn read_recorded(path: &Path, max: usize) -> io::Result<Vec<u8>> {
+    match NamedPath::resolve(path)? {
+        NamedPath::Existing { node, .. } => read_bounded(node.open_file()?, max),
+        NamedPath::Folder(_) => Err(not_regular()),
+        NamedPath::Missing { .. } => Err(Errno::NOENT.into()),
+    }
 }
 
 /// Reads a regular file beneath a folder. No link and no `..` of the path leads out of the folder.
@@ -115,6 +126,20 @@ mod tests {
         assert_eq!(read("link").unwrap(), b"in");
         for path in ["out", "../x", "/etc/passwd", "."] {
             assert!(read(path).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn recorded_path_is_refused_when_it_leads_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("real")).unwrap();
+        std::fs::write(at("real/agent.md"), "agent").unwrap();
+        std::os::unix::fs::symlink(at("real"), at("link")).unwrap();
+        std::os::unix::fs::symlink("agent.md", at("real/link.md")).unwrap();
+        assert_eq!(read_recorded(&at("real/agent.md"), 10).unwrap(), b"agent");
+        for path in ["link/agent.md", "real/link.md", "real", "real/none"] {
+            assert!(read_recorded(&at(path), 10).is_err(), "{path}");
         }
     }
 }

@@ -6,8 +6,8 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, Write as _};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -17,6 +17,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::config::Config;
 use crate::exit::UsageError;
+use crate::untrusted_folder::{self, NamedPath};
 
 /// An open target for a trajectory.
 pub(super) struct TrajectoryFile {
@@ -28,29 +29,33 @@ enum Target {
     /// An existing file, open for writing.
     Existing(File),
     /// A new file in an open folder.
-    New { folder: File, name: OsString },
+    New { folder: OwnedFd, name: OsString },
 }
 
 impl TrajectoryFile {
     /// Opens the file at `path`, or the folder of a new file. If `path` is a folder, the file is named by the conversation's id.
     /// Creates missing folders. Fails if the trajectory could not be saved.
     pub(super) fn open(path: &Path, id: &ConversationId) -> io::Result<Self> {
-        let is_folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        if path.starts_with("/dev") {
+            // Streams of this process, such as `/dev/stdout`, are links.
+            let file = OpenOptions::new().write(true).open(path)?;
+            return Ok(Self { path: path.to_owned(), target: Target::Existing(file) });
+        }
+        let is_folder = matches!(NamedPath::resolve(path), Ok(NamedPath::Folder(_)))
+            || path.as_os_str().as_encoded_bytes().ends_with(b"/");
         let path = if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() };
-        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        let target = if path.exists() {
-            // A FIFO without a reader fails now, instead of blocking the run at its end. A link may be from an earlier run;
-            // those in /dev are this process's own streams.
-            let no_follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
-            let flags = (OFlags::NONBLOCK | no_follow).bits().cast_signed();
-            let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
-            fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
-            Target::Existing(file)
-        } else {
-            drop(tempfile::tempfile_in(folder)?);
-            Target::New { folder: File::open(folder)?, name }
+        let target = match NamedPath::resolve_new(&path)? {
+            NamedPath::Folder(_) => return Err(io::ErrorKind::IsADirectory.into()),
+            NamedPath::Existing { node, .. } => {
+                // A FIFO without a reader fails now, instead of blocking the run at its end.
+                let file = node.open_to_write()?;
+                fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+                Target::Existing(file)
+            }
+            NamedPath::Missing { folder, name } => {
+                drop(tempfile::tempfile_in(untrusted_folder::path_of(&folder))?);
+                Target::New { folder, name }
+            }
         };
         Ok(Self { path, target })
     }
@@ -71,7 +76,7 @@ impl TrajectoryFile {
                 file.write_all(text.as_bytes())
             }
             Target::New { folder, name } => {
-                let folder = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+                let folder = untrusted_folder::path_of(&folder);
                 let readable = fs::Permissions::from_mode(0o666); // less the umask
                 let mut draft = tempfile::Builder::new().permissions(readable).tempfile_in(&folder)?;
                 draft.write_all(text.as_bytes())?;
@@ -137,7 +142,10 @@ mod tests {
         for name in ["old", "new"] {
             symlink(path("victim"), path(name)).unwrap();
         }
-        assert!(open(&path("old")).is_err(), "a link of an earlier run");
+        for planted in ["old", "in/link/new"] {
+            symlink(path("elsewhere"), path("in/link")).ok();
+            assert!(open(&path(planted)).is_err(), "{planted}: a link of an earlier run");
+        }
         fs::rename(path("in"), path("out")).unwrap();
         symlink(path("elsewhere"), path("in")).unwrap();
         for file in [old, new, moved] {

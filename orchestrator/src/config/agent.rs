@@ -202,10 +202,17 @@ fn read_file(
     folders: &AgentFolders<'_>,
 ) -> Result<(AgentFile, Option<Fingerprint>, Option<RestrictedFile>), String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    let own = own_agents(folders);
     // A link in a repository must not turn another file of the host into a prompt.
-    let content = match path.starts_with(FOLDER_AGENTS) {
-        true => input_file::read_beneath(Path::new("."), path, MAX_AGENT_FILE_BYTES),
-        false => input_file::read_found(path, MAX_AGENT_FILE_BYTES),
+    let content = match () {
+        () if path.starts_with(FOLDER_AGENTS) => {
+            input_file::read_beneath(Path::new("."), path, MAX_AGENT_FILE_BYTES)
+        }
+        // Perhaps of a conversation's log.
+        () if path.is_absolute() && !path.starts_with(&own) => {
+            input_file::read_recorded(path, MAX_AGENT_FILE_BYTES)
+        }
+        () => input_file::read_found(path, MAX_AGENT_FILE_BYTES),
     };
     let content = content.map_err(failed)?;
     let fingerprint = Fingerprint::new(path, &content).map_err(failed)?;
@@ -213,7 +220,6 @@ fn read_file(
     let shown = path.display().to_string();
     let mut file = AgentFile::parse(&shown, &text, tools).map_err(|error| error.to_string())?;
     // Both paths must be in the folder: a link in a repository may point to one of the user's own agents.
-    let own = own_agents(folders);
     let is_own =
         path.starts_with(&own) && own.canonicalize().is_ok_and(|folder| fingerprint.path.starts_with(folder));
     let verdict = if is_own { Some(Verdict::Trusted) } else { folders.trust.verdict(&fingerprint) };
