@@ -169,6 +169,13 @@ impl HostServer {
         self.child.id()
     }
 
+    /// Returns the memory of its process now, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process_id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() << 10
+    }
+
     /// Kills the server, as a crash does.
     pub fn kill(mut self) {
         self.child.kill().unwrap();

@@ -13,6 +13,7 @@ use http::{HeaderMap, Method, header};
 use crate::audit::KnownCaller;
 use crate::client_address::Client;
 use crate::error::ApiError;
+use crate::input_memory::BodyMemory;
 use crate::state::ServerState;
 use crate::{cookies, socket_io};
 
@@ -164,13 +165,23 @@ async fn authenticate(
 /// Reads the body of a rejected request, if it is small. The connection of an unread body is closed, possibly while the client
 /// sends its next request.
 async fn drain(request: Request) {
-    drop(axum::body::to_bytes(request.into_body(), MAX_DRAINED_BYTES).await);
+    let mut frames = request.into_body().into_data_stream();
+    let mut count = 0;
+    while count <= MAX_DRAINED_BYTES
+        && let Some(Ok(frame)) = frames.next().await
+    {
+        count += frame.len();
+    }
 }
 
+/// Runs a request as a caller, whose memory has room for its body until there is a response.
 async fn run_as(state: &Arc<ServerState>, caller: Caller, mut request: Request, next: Next) -> Response {
     state.record_request();
+    let memory = BodyMemory::new(Arc::clone(&state.input_memory), caller.user.clone());
+    request.extensions_mut().insert(memory.clone());
     request.extensions_mut().insert(caller.clone());
     let response = next.run(request).await;
+    drop(memory);
     let mut response = end_when_revoked(state, &caller, response);
     response.extensions_mut().insert(caller);
     response
@@ -215,7 +226,12 @@ pub(crate) async fn require_socket_key(
         let query_key = key_in_query(request.uri().query().unwrap_or_default());
         let (caller, authenticated) = authenticate(&state, request, query_key).await?;
         request = authenticated;
+        let memory = BodyMemory::new(Arc::clone(&state.input_memory), caller.user.clone());
+        request.extensions_mut().insert(memory.clone());
         request.extensions_mut().insert(caller);
+        let response = next.run(request).await;
+        drop(memory);
+        return Ok(response);
     }
     Ok(next.run(request).await)
 }

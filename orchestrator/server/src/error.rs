@@ -74,6 +74,8 @@ pub(crate) enum ApiError {
     TooLarge,
     #[error("the body arrives too slowly")]
     BodyTooSlow,
+    #[error("bodies and messages of this user, or of all, use too much memory at the moment: try again")]
+    TooMuchInput,
     #[error("too many actions of this client wait to be applied")]
     TooManyActions,
     #[error("too many downloads of workspaces at the moment")]
@@ -170,6 +172,7 @@ impl ApiError {
             Self::UnfinishedTurn { code, .. } => (StatusCode::UNPROCESSABLE_ENTITY, code),
             Self::TooManyDownloads => (StatusCode::TOO_MANY_REQUESTS, "FILE$TOO_MANY_DOWNLOADS"),
             Self::TooMuchWork => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MUCH_WORK"),
+            Self::TooMuchInput => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MUCH_INPUT"),
             // Clients do not repeat the same search.
             Self::SearchTimeout => (StatusCode::UNPROCESSABLE_ENTITY, "API$SEARCH_TIMEOUT"),
             Self::Workspace(error) => workspace_status(error),

@@ -1,22 +1,30 @@
 //! Extractors whose errors name the field.
 
+use std::error::Error;
 use std::sync::Arc;
 
 use accounts::Caller;
+use axum::RequestExt as _;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
-use http::StatusCode;
+use futures_util::StreamExt as _;
+use http::header;
 use http::request::Parts;
+use http_body_util::LengthLimitError;
 use protocol::ConversationId;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
 use crate::error::ApiError;
+use crate::input_memory::{BodyMemory, FREE_BYTES};
+use crate::json_values::{MAX_VALUES, check_count};
 use crate::paced_body::is_too_slow;
 use crate::state::ServerState;
 use crate::work::parse_body;
+
+/// Maximum size of a body: a trajectory, or a message with pictures.
+pub(crate) const MAX_BODY_BYTES: usize = 32 << 20;
 
 /// A JSON body. An empty body is `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
@@ -34,40 +42,64 @@ pub(crate) struct ConversationPath(pub(crate) ConversationId);
 /// The caller of a request, which [`require_key`](crate::auth::require_key) has found.
 pub(crate) struct RequestCaller(pub(crate) Caller);
 
-impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<ServerState>> for JsonBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &Arc<ServerState>) -> Result<Self, ApiError> {
         let (_, body) = read_body(request).await?;
-        parse_body(body, parse_json).await.map(Self)
+        parse_body(state, body, parse_json).await.map(Self)
     }
 }
 
-impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequest<S> for FormBody<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<ServerState>> for FormBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &Arc<ServerState>) -> Result<Self, ApiError> {
         let (_, body) = read_body(request).await?;
-        parse_body(body, |body| parse_pairs(body, "body")).await.map(Self)
+        parse_body(state, body, |body| parse_pairs(body, "body")).await.map(Self)
     }
 }
 
-/// Reads the whole body of a request, which is bounded.
+/// Reads the whole body of a request, once there is memory for it. Its maximum is that of the route, and [`FREE_BYTES`] if the
+/// request has no caller.
 pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiError> {
     let (parts, body) = request.into_parts();
+    let memory = parts.extensions.get::<BodyMemory>();
+    let hold = async |bytes: usize| match memory {
+        Some(memory) => memory.hold(bytes).await,
+        None if bytes > FREE_BYTES => Err(ApiError::TooLarge),
+        None => Ok(()),
+    };
+    let declared =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let declared: usize = declared.unwrap_or(0);
+    if declared > MAX_BODY_BYTES {
+        return Err(ApiError::TooLarge);
+    }
+    // Before anything of it is read: of several bodies with a part of the memory each, none would be complete.
+    hold(declared).await?;
     let mut request = Request::new(body);
     // Has the maximum number of bytes.
     request.extensions_mut().clone_from(&parts.extensions);
-    let body = Bytes::from_request(request, &()).await.map_err(|error: BytesRejection| {
-        if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            ApiError::TooLarge
-        } else if is_too_slow(&error) {
-            ApiError::BodyTooSlow
-        } else {
-            ApiError::invalid("body", error)
-        }
-    })?;
-    Ok((parts, body))
+    let mut frames = request.into_limited_body().into_data_stream();
+    let mut body = Vec::with_capacity(declared);
+    while let Some(frame) = frames.next().await {
+        let frame = frame.map_err(to_body_error)?;
+        hold(body.len() + frame.len()).await?;
+        body.extend_from_slice(&frame);
+    }
+    Ok((parts, body.into()))
+}
+
+fn to_body_error(error: axum::Error) -> ApiError {
+    let mut causes = std::iter::successors(Some(&error as &dyn Error), |&error| error.source());
+    if causes.any(|cause| cause.is::<LengthLimitError>()) {
+        ApiError::TooLarge
+    } else if is_too_slow(&error) {
+        ApiError::BodyTooSlow
+    } else {
+        ApiError::invalid("body", error)
+    }
 }
 
 /// Parses a JSON value. `whole` is its name in errors.
@@ -77,6 +109,7 @@ pub(crate) fn parse_value<T: DeserializeOwned>(value: Value, whole: &str) -> Res
 
 /// Parses a JSON object. An empty body is `{}`.
 pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    check_count("body", body, MAX_VALUES)?;
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     // Serde would accept an array of the fields' values too.
     if body.trim_ascii_start().first() != Some(&b'{') {

@@ -37,13 +37,23 @@ impl<K: Eq + Hash> KeyedPermits<K> {
 
     /// Returns a permit. `None` if the key has as many as it may have.
     pub(crate) fn try_acquire(&self, key: K) -> Option<OwnedSemaphorePermit> {
-        self.permits(key).try_acquire_owned().ok()
+        self.try_acquire_many(key, 1)
+    }
+
+    /// Returns a number of permits as one. `None` if the key would have more than it may have.
+    pub(crate) fn try_acquire_many(&self, key: K, count: u32) -> Option<OwnedSemaphorePermit> {
+        self.permits(key).try_acquire_many_owned(count).ok()
     }
 
     /// Waits for a permit of the key.
     pub(crate) async fn acquire(&self, key: K) -> Option<OwnedSemaphorePermit> {
+        self.acquire_many(key, 1).await
+    }
+
+    /// Waits for a number of permits of the key, which are one.
+    pub(crate) async fn acquire_many(&self, key: K, count: u32) -> Option<OwnedSemaphorePermit> {
         // An error means that the semaphore is closed, which it never is.
-        self.permits(key).acquire_owned().await.ok()
+        self.permits(key).acquire_many_owned(count).await.ok()
     }
 
     fn permits(&self, key: K) -> Arc<Semaphore> {

@@ -1,12 +1,21 @@
 //! V0's socket.io: replays the events of a conversation, sends new ones, and receives those of the user.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use accounts::Caller;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use conversations::{ConversationUpdate, ConversationsError, EventStream, MIN_QUESTION_AGE};
 use engine::clock;
-use http::StatusCode;
+use http::{Method, StatusCode};
+use hyper::service::Service as _;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use protocol::action::ConfirmationState;
 use protocol::{
     Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
@@ -14,32 +23,45 @@ use protocol::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use socketioxide::extract::{AckSender, SocketRef, TryData};
-use socketioxide::handler::ConnectHandler as _;
-use socketioxide::layer::SocketIoLayer;
-use socketioxide::{SendError, SocketError, SocketIo};
+use socketioxide::adapter::Adapter;
+use socketioxide::extract::{AckSender, SocketRef};
+use socketioxide::handler::{ConnectHandler as _, FromMessage, Value as Packet};
+use socketioxide::service::SocketIoService;
+use socketioxide::socket::Socket;
+use socketioxide::{ParserConfig, SendError, SocketError, SocketIo};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use crate::client_address::Client;
 use crate::error::ApiError;
+use crate::extract::read_body;
+use crate::input_memory::{FREE_BYTES, InputPermit};
+use crate::json_values::{MAX_VALUES, check_count};
 use crate::routes::UserEvent;
+use crate::socket_frames::BoundedFrames;
 use crate::state::ServerState;
 use crate::stream::first_after;
-use crate::work::run_blocking;
+use crate::work::{parse_body, run_blocking};
 use crate::{auth, view};
 
 /// Number of packets that wait for a slow client.
 const MAX_QUEUED_PACKETS: usize = 256;
 
-/// Maximum size of a client's message: a text with pictures.
-const MAX_MESSAGE_BYTES: usize = 32 << 20;
+/// Maximum size of a client's message: a text with pictures, of which [`check_message`](crate::message::check_message) accepts 9 MiB.
+/// socketioxide parses it, without building its values, on a thread that serves other clients too: in some milliseconds.
+const MAX_MESSAGE_BYTES: usize = 10 << 20;
+
+/// The same of a client that may only read. It connects, and answers pings.
+const MAX_READ_ONLY_BYTES: usize = 16 << 10;
 
 /// Delay before a packet is sent again to a client whose queue is full.
 const QUEUE_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Number of actions that wait until those before them are applied.
 const MAX_QUEUED_ACTIONS: usize = 64;
+
+/// What separates the packets of a client that polls. It is in no JSON.
+const PACKET_SEPARATOR: u8 = 0x1e;
 
 /// The path of all requests of sockets.
 pub(crate) const PATH: &str = "/socket.io";
@@ -75,34 +97,127 @@ impl Question {
 
 /// An action of a client, and the channel for its result.
 struct ReceivedAction {
-    event: Value,
+    /// The name of the event and its arguments. Parsed only when it is applied, on a blocking thread.
+    json: Bytes,
+    _memory: InputPermit,
     result: oneshot::Sender<Result<(), ApiError>>,
 }
 
-/// Serves `/socket.io`.
-pub(crate) fn layer(state: &Arc<ServerState>) -> SocketIoLayer {
-    let (layer, io) = SocketIo::builder()
-        .req_path(PATH)
-        .max_buffer_size(MAX_QUEUED_PACKETS)
-        .max_payload(MAX_MESSAGE_BYTES as u64)
-        .ws_max_message_size(MAX_MESSAGE_BYTES)
-        .ws_max_frame_size(MAX_MESSAGE_BYTES)
-        .build_layer();
-    let (checking, serving) = (Arc::clone(state), Arc::clone(state));
-    let check = move |socket: SocketRef| {
-        let state = Arc::clone(&checking);
-        async move {
-            let (caller, id, _) = check(&state, &socket).await?;
-            // Before the client learns that it is connected, because it may send at once.
-            let question = Question::default();
-            socket.extensions.insert(question.clone());
-            receive_actions(&state, &socket, (caller, question), id);
-            Ok::<_, ApiError>(())
+/// The packet of an event, which is not parsed.
+struct RawEvent(Packet);
+
+impl<A: Adapter> FromMessage<A> for RawEvent {
+    type Error = Infallible;
+
+    fn from_message(_: Arc<Socket<A>>, packet: Packet, _: Option<i64>) -> Result<Self, Infallible> {
+        Ok(Self(packet))
+    }
+}
+
+/// socketioxide, with a router that it never calls.
+type SocketService = SocketIoService<TowerToHyperService<Router>>;
+
+/// The service of sockets, and what bounds the messages of its clients.
+#[derive(Clone)]
+pub(crate) struct Sockets {
+    state: Arc<ServerState>,
+    service: SocketService,
+}
+
+impl Sockets {
+    pub(crate) fn new(state: &Arc<ServerState>) -> Self {
+        let (service, io) = SocketIo::builder()
+            .req_path(PATH)
+            .max_buffer_size(MAX_QUEUED_PACKETS)
+            .max_payload(MAX_MESSAGE_BYTES as u64)
+            .ws_max_message_size(MAX_MESSAGE_BYTES)
+            .ws_max_frame_size(MAX_MESSAGE_BYTES)
+            // V0's clients send none, and they would be held until their packet is complete.
+            .with_parser(ParserConfig::common().max_incoming_binaries(0))
+            .build_with_inner_svc(TowerToHyperService::new(Router::new()));
+        let (checking, serving) = (Arc::clone(state), Arc::clone(state));
+        let check = move |socket: SocketRef| {
+            let state = Arc::clone(&checking);
+            async move {
+                let (caller, id, _) = check(&state, &socket).await?;
+                // Before the client learns that it is connected, because it may send at once.
+                let question = Question::default();
+                socket.extensions.insert(question.clone());
+                receive_actions(&state, &socket, (caller, question), id);
+                Ok::<_, ApiError>(())
+            }
+        };
+        let serve = move |socket: SocketRef| serve_events(Arc::clone(&serving), socket);
+        io.ns("/", serve.with(check));
+        Self { state: Arc::clone(state), service }
+    }
+
+    /// Starts a WebSocket on a connection. socketioxide would read it without our bounds, so it only answers the request.
+    async fn upgrade(self, caller: &Caller, mut request: Request) -> Response {
+        let connection = hyper::upgrade::on(&mut request);
+        let (parts, body) = request.into_parts();
+        let head = http::Request::from_parts(parts.clone(), ());
+        let response = self.respond(Request::from_parts(parts, body)).await;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Self { state, service } = self;
+            let (user, max_bytes) = (caller.user.clone(), max_message_bytes(caller));
+            tokio::spawn(async move {
+                // An error means that the client is gone.
+                if let Some(Ok(connection)) = state.streams.run_until_cancelled(connection).await {
+                    let memory = Arc::clone(&state.input_memory);
+                    let frames = BoundedFrames::new(TokioIo::new(connection), max_bytes, memory, user);
+                    // Serves the socket in a task of its own.
+                    let _ = service.call((frames, head)).await;
+                }
+            });
         }
+        response
+    }
+
+    /// Receives the packets of a client that polls.
+    async fn receive(&self, caller: &Caller, mut request: Request) -> Result<Response, ApiError> {
+        DefaultBodyLimit::max(max_message_bytes(caller)).apply(&mut request);
+        let (parts, body) = read_body(request).await?;
+        parse_body(&self.state, body.clone(), check_packets).await?;
+        Ok(self.respond(Request::from_parts(parts, Body::from(body))).await)
+    }
+
+    async fn respond(&self, request: Request) -> Response {
+        let Ok(response) = self.service.call(request).await;
+        response.map(Body::new)
+    }
+}
+
+/// Serves `/socket.io`.
+pub(crate) async fn serve(State(sockets): State<Sockets>, request: Request, next: Next) -> Response {
+    let rest = request.uri().path().strip_prefix(PATH);
+    if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+        return next.run(request).await;
+    }
+    let Some(caller) = request.extensions().get::<Caller>().cloned() else {
+        return ApiError::NoKey.into_response();
     };
-    let serve = move |socket: SocketRef| serve(Arc::clone(&serving), socket);
-    io.ns("/", serve.with(check));
-    layer
+    if request.headers().contains_key(http::header::UPGRADE) {
+        sockets.upgrade(&caller, request).await
+    } else if request.method() == Method::POST {
+        sockets.receive(&caller, request).await.unwrap_or_else(ApiError::into_response)
+    } else {
+        sockets.respond(request).await
+    }
+}
+
+fn max_message_bytes(caller: &Caller) -> usize {
+    if caller.can_write() { MAX_MESSAGE_BYTES } else { MAX_READ_ONLY_BYTES }
+}
+
+/// Rejects a body with more packets or values than a client may send: socketioxide handles them one after the other, and lets no other
+/// client in between.
+fn check_packets(body: &[u8]) -> Result<(), ApiError> {
+    let mut packets = body.split(|byte| *byte == PACKET_SEPARATOR);
+    if packets.clone().nth(MAX_QUEUED_ACTIONS).is_some() {
+        return Err(ApiError::TooManyActions);
+    }
+    packets.try_for_each(|packet| check_count("body", packet, MAX_VALUES))
 }
 
 /// Rejects a connection to a conversation that the caller may not see, or whose events cannot be read.
@@ -135,9 +250,10 @@ fn receive_actions(
     let (sender, actions) = mpsc::channel(MAX_QUEUED_ACTIONS);
     for name in ["oh_user_action", "oh_action"] {
         let sender = sender.clone();
-        socket.on(name, move |socket: SocketRef, TryData(event): TryData<Value>, ack: AckSender| {
+        let (state, caller) = (Arc::clone(state), caller.clone());
+        socket.on(name, move |socket: SocketRef, ack: AckSender, event: RawEvent| {
             // Called in the order of the messages, unlike the futures.
-            let result = enqueue(&sender, event);
+            let result = enqueue(&state, &caller, &sender, &event);
             async move {
                 let result = match result {
                     Ok(applied) => applied.await.unwrap_or(Err(ConversationsError::ShuttingDown.into())),
@@ -160,13 +276,27 @@ fn receive_actions(
 
 /// Adds an action to the queue, and returns the channel for its result.
 fn enqueue(
+    state: &ServerState,
+    caller: &Caller,
     sender: &mpsc::Sender<ReceivedAction>,
-    event: Result<Value, impl std::fmt::Display>,
+    RawEvent(packet): &RawEvent,
 ) -> Result<oneshot::Receiver<Result<(), ApiError>>, ApiError> {
-    let event = event.map_err(|error| ApiError::invalid("event", error))?;
+    let place = sender.try_reserve().map_err(|_| ApiError::TooManyActions)?;
+    // Without the text of a caller who may only read: the action is rejected before it is parsed.
+    let json = packet.as_str().filter(|_| caller.can_write()).map_or("", |json| json.as_str());
+    let memory = json.len().saturating_sub(FREE_BYTES);
+    let memory = state.input_memory.try_acquire(caller.user.clone(), memory)?;
     let (result, applied) = oneshot::channel();
-    sender.try_send(ReceivedAction { event, result }).map_err(|_| ApiError::TooManyActions)?;
+    // A copy, because the buffer of the socket, of which the packet is a part, can be much longer.
+    place.send(ReceivedAction { json: Bytes::copy_from_slice(json.as_bytes()), _memory: memory, result });
     Ok(applied)
+}
+
+/// Parses the first argument of an event.
+fn parse_event(json: &[u8]) -> Result<UserEvent, ApiError> {
+    let values = serde_json::from_slice::<Vec<Value>>(json);
+    let argument = values.map_err(|error| ApiError::invalid("event", error))?.into_iter().nth(1);
+    UserEvent::parse(argument.ok_or_else(|| ApiError::invalid("event", "has no argument"))?)
 }
 
 /// Applies the actions of a socket until it is closed or the server shuts down.
@@ -178,7 +308,7 @@ async fn apply_actions(
 ) {
     while let Some(Some(action)) = state.streams.run_until_cancelled(actions.recv()).await {
         // Fails if the client is gone.
-        let result = apply_action(&state, &caller, (&id, &question), action.event).await;
+        let result = apply_action(&state, &caller, (&id, &question), action.json).await;
         let status = result.as_ref().map_or_else(ApiError::status_code, |()| StatusCode::OK);
         state.audit.append_action(&caller, client, &id, status).await;
         let _ = action.result.send(result);
@@ -190,12 +320,12 @@ async fn apply_action(
     state: &ServerState,
     caller: &Caller,
     (id, question): (&ConversationId, &Question),
-    event: Value,
+    json: Bytes,
 ) -> Result<(), ApiError> {
     let caller = state.authenticator.with_credential(&caller.credential).await?.ok_or(ApiError::NoKey)?;
     auth::require_write(&caller)?;
     state.audit.catch_up().await?;
-    let event = run_blocking(move || UserEvent::parse(event)).await??;
+    let event = parse_body(state, json, parse_event).await?;
     let UserEvent::Decision { action: None, decision } = event else { return event.apply(state, id).await };
     let action = question.decided();
     if action.is_none() && state.conversations.state(id).is_some() {
@@ -211,7 +341,7 @@ async fn apply_action(
 }
 
 /// Sends the events of the conversation until the client disconnects.
-async fn serve(state: Arc<ServerState>, socket: SocketRef) {
+async fn serve_events(state: Arc<ServerState>, socket: SocketRef) {
     let (caller, id, events) = match check(&state, &socket).await {
         Ok(checked) => checked,
         Err(error) => return fail(&socket, &error),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use accounts::{AccountStore, AuditStore, Authenticator, Caller, Credential};
@@ -19,6 +20,7 @@ use crate::cached::Cached;
 use crate::client_events::ClientEvents;
 use crate::error::ApiError;
 use crate::failed_attempts::FailedAttempts;
+use crate::input_memory::InputMemory;
 use crate::keyed_permits::KeyedPermits;
 use crate::rate_limit::RateLimits;
 use crate::resources::{ResourceMeter, Resources};
@@ -79,6 +81,9 @@ pub(crate) struct ServerState {
     pub(crate) downloads_by_user: KeyedPermits<UserId>,
     /// See [`WorkPermit`](crate::work::WorkPermit).
     pub(crate) work_by_user: KeyedPermits<UserId>,
+    pub(crate) input_memory: Arc<InputMemory>,
+    /// One for each long body that may be parsed concurrently.
+    pub(crate) parsers: Arc<Semaphore>,
     /// Open streams and sockets of each conversation that has some. A blocking mutex, because it is never held across an await.
     connections: Mutex<BTreeMap<ConversationId, OpenConnections>>,
 }
@@ -156,6 +161,9 @@ impl ServerState {
             downloads: Arc::new(Semaphore::new(MAX_DOWNLOADS)),
             downloads_by_user: KeyedPermits::new(MAX_DOWNLOADS_PER_USER),
             work_by_user: KeyedPermits::new(MAX_WORK_PER_USER),
+            input_memory: Arc::default(),
+            // The other half of the processors serves requests.
+            parsers: Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from).div_ceil(2))),
             connections: Mutex::default(),
         }
     }

@@ -94,15 +94,26 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     }
 }
 
-/// Parses a body, on a thread that may block if it is long.
+/// Parses a body. A long one is parsed on a thread that may block, and waits while others are parsed.
 ///
 /// # Errors
 /// Those of the parser.
 pub(crate) async fn parse_body<T: Send + 'static>(
+    state: &ServerState,
     body: Bytes,
     parse: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    if body.len() < MIN_BLOCKING_BYTES { parse(&body) } else { run_blocking(move || parse(&body)).await? }
+    if body.len() < MIN_BLOCKING_BYTES {
+        return parse(&body);
+    }
+    // An error means that the semaphore is closed, which it never is.
+    let permit = Arc::clone(&state.parsers).acquire_owned().await.ok();
+    run_blocking(move || {
+        // Also if the client is gone meanwhile.
+        let _permit = permit;
+        parse(&body)
+    })
+    .await?
 }
 
 #[cfg(test)]

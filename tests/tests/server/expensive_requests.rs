@@ -1,6 +1,5 @@
 //! Requests that a long log or a hostile workspace makes expensive: what they cost, and what other users wait for.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use engine::events::EventStore as _;
@@ -57,14 +56,6 @@ async fn start(server: &HostServer, key: &str, path: &str) -> (Response, Vec<u8>
     (response, first.to_vec())
 }
 
-/// Returns the memory of a process now, in bytes.
-fn memory_of(process: u32) -> usize {
-    let status =
-        std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() << 10
-}
-
 /// In memory, the log and its JSON would have 18 MiB for each of them.
 #[tokio::test]
 async fn slow_readers_of_a_long_log_use_little_memory() {
@@ -73,10 +64,10 @@ async fn slow_readers_of_a_long_log_use_little_memory() {
     let home = Home::new();
     fill(&home).await;
     let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
-    let before = memory_of(server.process_id());
+    let before = server.memory_bytes();
     let starting = (0..READERS).map(|_| start(&server, &server.key, TRAJECTORY));
     let mut responses = futures_util::future::join_all(starting).await;
-    let increase = memory_of(server.process_id()).saturating_sub(before);
+    let increase = server.memory_bytes().saturating_sub(before);
     assert!(increase < MAX_INCREASE, "{} MiB", increase >> 20);
     let (mut response, mut json) = responses.remove(0);
     while let Some(part) = response.chunk().await.unwrap() {

@@ -6,6 +6,7 @@ mod feedback;
 mod files;
 mod full_disk;
 mod git;
+mod hostile_input;
 mod large_events;
 mod many_sockets;
 mod mcp_endpoint;

@@ -17,7 +17,7 @@ use accounts::Caller;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use protocol::ConversationId;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -29,6 +29,7 @@ use crate::client_address::Client;
 use crate::extract::read_body;
 use crate::other_hosts::OtherHostResponse;
 use crate::state::ServerState;
+use crate::work::parse_body;
 use crate::{auth, other_hosts};
 use handler::McpHandler;
 use tools::McpTool;
@@ -36,8 +37,8 @@ use tools::McpTool;
 /// The path of the endpoint.
 pub(crate) const PATH: &str = "/mcp";
 
-/// Maximum size of a request, in bytes. It has a message of text at most.
-const MAX_REQUEST_BYTES: usize = 4 << 20;
+/// Maximum size of a request, in bytes. It has a message and instructions at most, with escapes.
+const MAX_REQUEST_BYTES: usize = 2 << 20;
 
 /// The route.
 pub(crate) fn router(state: &Arc<ServerState>) -> Router<Arc<ServerState>> {
@@ -57,7 +58,7 @@ pub(crate) fn router(state: &Arc<ServerState>) -> Router<Arc<ServerState>> {
     Router::new()
         .route_service(PATH, service)
         .layer(from_fn_with_state(Arc::clone(state), forward))
-        .layer(from_fn(transport_errors::to_protocol_errors))
+        .layer(from_fn_with_state(Arc::clone(state), transport_errors::to_protocol_errors))
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .layer(from_fn_with_state(Arc::clone(state), auth::require_any_key))
 }
@@ -72,7 +73,7 @@ async fn forward(State(state): State<Arc<ServerState>>, request: Request, next: 
         Ok(read) => read,
         Err(error) => return error.into_response(),
     };
-    let call = ToolCall::find(&body);
+    let call = parse_body(&state, body.clone(), |body| Ok(ToolCall::find(body))).await.ok().flatten();
     let request = Request::from_parts(parts, Body::from(body));
     let Some(ToolCall { tool, conversation: id }) = call else { return next.run(request).await };
     let pending = request.extensions().get::<Caller>().filter(|_| tool.is_change()).map(|caller| {

@@ -1,8 +1,10 @@
 //! Errors of the transport as messages of JSON-RPC. rmcp writes them as plain texts, with status 415 also for malformed messages.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, Method, StatusCode, header};
@@ -10,9 +12,15 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use crate::extract::read_body;
+use crate::json_values::check_count;
+use crate::state::ServerState;
+use crate::work::parse_body;
 
 /// Maximum size of a text of rmcp.
 const MAX_TEXT_BYTES: usize = 4 << 10;
+
+/// Maximum number of values of a message: rmcp parses it on a thread that serves other requests too, and tries several types.
+const MAX_VALUES: usize = 10_000;
 
 /// Codes of JSON-RPC.
 const PARSE_ERROR: i64 = -32_700;
@@ -20,15 +28,25 @@ const INVALID_REQUEST: i64 = -32_600;
 const INTERNAL_ERROR: i64 = -32_603;
 
 /// Answers what is no message, and replaces responses that are plain texts.
-pub(super) async fn to_protocol_errors(request: Request, next: Next) -> Response {
+pub(super) async fn to_protocol_errors(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let has_json = is_json(request.headers());
     let request = if request.method() == Method::POST {
         let (parts, body) = match read_body(request).await {
             Ok(read) => read,
             Err(error) => return to_response(error.status_code(), INVALID_REQUEST, &error.to_string()),
         };
-        if has_json && serde_json::from_slice::<IgnoredAny>(&body).is_err() {
-            return to_response(StatusCode::BAD_REQUEST, PARSE_ERROR, "the body is not JSON");
+        let check = move |body: &[u8]| {
+            check_count("body", body, MAX_VALUES)?;
+            Ok(!has_json || serde_json::from_slice::<IgnoredAny>(body).is_ok())
+        };
+        match parse_body(&state, body.clone(), check).await {
+            Ok(true) => {}
+            Ok(false) => return to_response(StatusCode::BAD_REQUEST, PARSE_ERROR, "the body is not JSON"),
+            Err(error) => return to_response(error.status_code(), INVALID_REQUEST, &error.to_string()),
         }
         Request::from_parts(parts, Body::from(body))
     } else {

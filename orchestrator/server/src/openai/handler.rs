@@ -56,7 +56,8 @@ pub(crate) async fn chat_completions(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = read_body(request).await?;
-    let chat: ChatRequest = parse_body(body.clone(), parse_json).await.map_err(ApiError::without_location)?;
+    let chat = parse_body(&state, body.clone(), parse_json).await;
+    let chat: ChatRequest = chat.map_err(ApiError::without_location)?;
     let Some(id) = find_conversation(&chat, &parts.headers)? else {
         return complete(state, caller, &chat, None).await;
     };

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use conversations::{
     ConversationEntry, ConversationFilter, ConversationRequest, ConversationsError, task_prompt,
 };
 use engine::replay::Trajectory;
-use http::{HeaderMap, header};
+use http::header;
 use protocol::action::MessageAction;
 use protocol::client_api::git::GitProvider;
 use protocol::client_api::{
@@ -22,17 +22,21 @@ use utoipa::IntoParams;
 
 use crate::audit::RequestConversation;
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller};
+use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller, parse_json, read_body};
+use crate::json_values::check_count;
 use crate::message::{check_message, check_text};
 use crate::state::ServerState;
 use crate::view;
-use crate::work::run_blocking;
+use crate::work::parse_body;
 
 /// Maximum number of conversations of a page.
 const MAX_PAGE_SIZE: usize = 100;
 
 /// Maximum length of the version and of the address of feedback, in bytes.
 const MAX_FEEDBACK_TEXT: usize = 256;
+
+/// Maximum number of values of a trajectory. An event has about 20.
+const MAX_TRAJECTORY_VALUES: usize = 500_000;
 
 /// Maximum length of a title, in bytes.
 const MAX_TITLE_LENGTH: usize = 1024;
@@ -77,14 +81,14 @@ impl Default for ListQuery {
 pub(super) async fn create(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
-    headers: HeaderMap,
-    JsonBody(request): JsonBody<NewConversation>,
+    request: Request,
 ) -> Result<(Extension<RequestConversation>, Json<ConversationReply>), ApiError> {
+    let (parts, body) = read_body(request).await?;
     // V0's page sends its key in another header.
-    let is_api = headers.contains_key(header::AUTHORIZATION);
+    let is_api = parts.headers.contains_key(header::AUTHORIZATION);
     let trigger = if is_api { ConversationTrigger::Api } else { ConversationTrigger::Gui };
-    // On a blocking thread, because the trajectory of a replay may be long.
-    let request = run_blocking(move || to_request(request, caller.user, trigger)).await??;
+    let parse = move |body: &[u8]| to_request(parse_json(body)?, caller.user, trigger);
+    let request = parse_body(&state, body, parse).await?;
     let id = state.conversations.create(request).await?;
     let status = view::conversation_state(&state, &id);
     Ok((Extension(RequestConversation(id.clone())), Json(ConversationReply::new(id, status))))
@@ -113,6 +117,9 @@ fn to_request(
     let content: Vec<_> = prompt.into_iter().chain(message).collect();
     let content = Some(content.join("\n\n")).filter(|content| !content.is_empty());
     let trajectory = request.replay_json.filter(|text| !text.trim().is_empty());
+    if let Some(text) = &trajectory {
+        check_count("replay_json", text.as_bytes(), MAX_TRAJECTORY_VALUES)?;
+    }
     let events = trajectory.map(|text| serde_json::from_str::<Vec<Event>>(&text)).transpose();
     let events = events.map_err(|error| ApiError::invalid("replay_json", error))?;
     let trajectory = events.map(|events| Trajectory::new(&events));

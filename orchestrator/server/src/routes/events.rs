@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::Response;
 use conversations::{Conversations, UserDecision};
 use engine::clock;
@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, JsonBody, QueryParameters};
+use crate::extract::{ConversationPath, JsonBody, QueryParameters, parse_json, read_body};
 use crate::message::check_message;
 use crate::state::ServerState;
 use crate::view;
-use crate::work::{WorkPermit, run_blocking};
+use crate::work::{WorkPermit, parse_body, run_blocking};
 
 /// Maximum number of events of a page.
 const MAX_PAGE_SIZE: usize = 100;
@@ -241,9 +241,10 @@ fn is_hidden(event: &Event) -> bool {
 pub(super) async fn append(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-    JsonBody(event): JsonBody<Value>,
+    request: Request,
 ) -> Result<Json<Success>, ApiError> {
-    let event = run_blocking(move || UserEvent::parse(event)).await??;
+    let (_, body) = read_body(request).await?;
+    let event = parse_body(&state, body, |body| UserEvent::parse(parse_json(body)?)).await?;
     event.apply(&state, &id).await?;
     Ok(Json(Success::REPLY))
 }

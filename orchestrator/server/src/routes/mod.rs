@@ -28,6 +28,7 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::trace::TraceLayer;
 
 use crate::error::ApiError;
+use crate::extract::MAX_BODY_BYTES;
 use crate::state::ServerState;
 use crate::{
     audit, auth, base_path, client_address, mcp_endpoint, metrics, openai, openapi, origin, other_hosts,
@@ -35,9 +36,6 @@ use crate::{
 };
 
 pub(crate) use events::UserEvent;
-
-/// Maximum size of a body: a message with pictures, or a trajectory.
-const MAX_BODY_BYTES: usize = 32 << 20;
 
 pub(crate) fn router(state: Arc<ServerState>) -> Router {
     let api = Router::new()
@@ -100,7 +98,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .nest("/v1", openai)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(socket_io::layer(&state))
+        .layer(from_fn_with_state(socket_io::Sockets::new(&state), socket_io::serve))
         .layer(from_fn_with_state(Arc::clone(&state), socket_sessions::require_owner))
         .layer(from_fn_with_state(Arc::clone(&state), other_hosts::forward))
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_socket_key))
