@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tests::glovebox::Home;
 
-use super::SandboxFixture;
+use super::{SandboxFixture, refused};
 
 #[test]
 fn port_on_another_address_is_bound_when_it_is_named() {
@@ -23,6 +23,17 @@ fn port_on_another_address_is_bound_when_it_is_named() {
         TcpStream::connect(&line).unwrap();
     }
     port.interrupt();
+    fixture.end();
+}
+
+/// Not a misuse, because the port may be free later.
+#[test]
+fn forward_fails_when_the_port_is_in_use() {
+    let fixture = SandboxFixture::local();
+    let used = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = used.local_addr().unwrap().port();
+    let failed = fixture.run(&["port", &fixture.name(), &format!("{port}:8080")]);
+    refused(&failed, 1, "Address already in use");
     fixture.end();
 }
 

@@ -16,7 +16,7 @@ use super::arguments::SandboxChoice;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::{print, table};
 use crate::config::Overrides;
-use crate::exit::{Exit, UsageError};
+use crate::exit::Exit;
 
 /// Maximum number of concurrent connections, below the action server's limit of tunnels. A web page opens a dozen. More wait
 /// in the backlog of the socket.
@@ -123,7 +123,7 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
     for Forward { host, sandbox } in &arguments.ports {
         let listener = TcpListener::bind(host)
             .await
-            .map_err(|error| UsageError(format!("cannot listen on {host}: {error}")))?;
+            .with_context(|| format!("cannot listen on {host}: choose another port"))?;
         listeners.push((*sandbox, listener));
     }
     if let Some(seconds) = arguments.wait {
