@@ -213,6 +213,13 @@ async fn error_is_typed_when_runtime_api_is_invalid_or_silent() {
     );
     assert!(failed.to_string().contains("check that the address is that of a runtime API"), "{failed}");
 
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let site = Router::new().fallback(async || axum::response::Html("<!doctype html><p>Welcome"));
+    tokio::spawn(async move { axum::serve(listener, site).await });
+    let failed = error(RemoteRuntimeProvider::new(config(address)).unwrap().create(&spec(), &|_| {}).await);
+    assert!(failed.to_string().contains("cannot be read (a web page, not JSON): check that"), "{failed}");
+
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = RemoteRuntimeConfig {
         init_timeout: Duration::from_secs(1),

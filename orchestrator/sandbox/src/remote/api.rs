@@ -185,7 +185,11 @@ impl RuntimeApi {
                 return Err(ApiError::Broken { call, reason });
             }
         };
-        serde_json::from_slice(&body).map_err(|error| ApiError::Malformed { call, reason: error.to_string() })
+        serde_json::from_slice(&body).map_err(|error| {
+            let is_page = body.trim_ascii_start().starts_with(b"<");
+            let reason = if is_page { "a web page, not JSON".to_owned() } else { error.to_string() };
+            ApiError::Malformed { call, reason }
+        })
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Bytes, call: &str) -> Result<Bytes, ApiError> {
