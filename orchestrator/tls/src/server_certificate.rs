@@ -11,7 +11,7 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{Error, ServerConfig};
+use rustls::{Error, InconsistentKeys, ServerConfig};
 
 /// Maximum size of each file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -64,6 +64,26 @@ pub enum CertificateError {
         path: PathBuf,
         /// Whether it holds a certificate.
         has_other: bool,
+    },
+    /// The key is encrypted.
+    #[error(
+        "{} is encrypted: a key without a passphrase is needed, as `openssl pkey` writes it",
+        path.display()
+    )]
+    EncryptedKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The key belongs to another certificate.
+    #[error(
+        "the key {} does not belong to the first certificate in {}: name the files of one pair",
+        key.display(), chain.display()
+    )]
+    OtherKey {
+        /// The file of the certificate.
+        chain: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
     },
     /// The certificate and the key cannot be used together.
     #[error("cannot use the certificate {} with its key", path.display())]
@@ -169,6 +189,7 @@ impl CertificateFiles {
         }
         let content = read(&self.key)?;
         let key = PrivateKeyDer::from_pem_slice(&content).map_err(|error| match error {
+            _ if is_encrypted_key(&content) => CertificateError::EncryptedKey { path: self.key.clone() },
             pem::Error::NoItemsFound => {
                 let has_other = CertificateDer::from_pem_slice(&content).is_ok();
                 CertificateError::NoKey { path: self.key.clone(), has_other }
@@ -176,8 +197,16 @@ impl CertificateFiles {
             error => parse(&self.key)(error),
         })?;
         let key = CertifiedKey::from_der(chain, key, &ring::default_provider());
-        let unusable = |source| CertificateError::Unusable { path: self.chain.clone(), source };
-        Ok(Arc::new(key.map_err(unusable)?))
+        Ok(Arc::new(key.map_err(|source| self.unusable(source))?))
+    }
+
+    fn unusable(&self, error: Error) -> CertificateError {
+        match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                CertificateError::OtherKey { chain: self.chain.clone(), key: self.key.clone() }
+            }
+            source => CertificateError::Unusable { path: self.chain.clone(), source },
+        }
     }
 
     fn version(&self) -> Version {
@@ -193,6 +222,14 @@ impl From<Metadata> for FileVersion {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
         }
     }
+}
+
+/// Whether a file contains an encrypted private key: of PKCS #8, or in the older form of OpenSSL.
+fn is_encrypted_key(content: &[u8]) -> bool {
+    content
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .any(|line| line == b"-----BEGIN ENCRYPTED PRIVATE KEY-----" || line == b"Proc-Type: 4,ENCRYPTED")
 }
 
 /// Reads a regular file.

@@ -29,6 +29,12 @@ impl Folder {
     }
 }
 
+/// Keys with a passphrase, in the forms of OpenSSL.
+const ENCRYPTED_KEYS: [&[u8]; 2] = [
+    b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIGbMFcG\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    b"-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A0B\n\nMIGbMFcG\n-----END EC PRIVATE KEY-----\n",
+];
+
 fn served(certificate: &ServerCertificate) -> Vec<u8> {
     certificate.loaded().key.cert[0].to_vec()
 }
@@ -61,7 +67,9 @@ fn earlier_certificate_is_kept_when_the_files_are_broken() {
         (&chain, b"", "holds no private key"),
         (&chain, &chain, "holds no private key, but a certificate: are the files swapped?"),
         (&chain[..chain.len() / 2], &own_key, "cannot parse"),
-        (&chain, &other_key, "cannot use the certificate"),
+        (&chain, &other_key, "does not belong to the first certificate in"),
+        (&chain, ENCRYPTED_KEYS[0], "key.pem is encrypted: a key without a passphrase is needed"),
+        (&chain, ENCRYPTED_KEYS[1], "key.pem is encrypted: a key without a passphrase is needed"),
         (&[b' '; MAX_FILE_BYTES as usize + 1], &own_key, "cannot read"),
     ] {
         fs::write(&folder.files.chain, chain).unwrap();
