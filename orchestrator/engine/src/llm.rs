@@ -219,9 +219,12 @@ fn format_retry_after(retry_after: Option<Duration>) -> String {
 /// The kind of a call's error. The provider's adapter classifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum LlmErrorKind {
-    /// The key is missing or wrong.
+    /// The key is wrong.
     #[error("the model's provider does not accept the key")]
     Authentication,
+    /// The provider requires a key, and none is configured.
+    #[error("the model's provider requires a key, and none is set")]
+    MissingKey,
     /// The key does not permit this.
     #[error("the model's provider does not permit this")]
     Permission,
@@ -283,6 +286,7 @@ impl LlmErrorKind {
             | Self::Timeout
             | Self::Connection => true,
             Self::Authentication
+            | Self::MissingKey
             | Self::Permission
             | Self::UnknownModel
             | Self::WrongAddress

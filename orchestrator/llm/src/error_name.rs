@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case", remote = "LlmErrorKind")]
 pub(crate) enum ErrorName {
     Authentication,
+    MissingKey,
     Permission,
     UnknownModel,
     WrongAddress,

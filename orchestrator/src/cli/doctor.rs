@@ -212,7 +212,10 @@ fn key(config: &Config) -> anyhow::Result<String> {
     compose::check_key(config)?;
     Ok(match &config.llm.provider.api_key {
         Some(_) => "a key is set".to_owned(),
-        None => "no key is needed".to_owned(),
+        None if provider_models(config).next().is_none() => "no key is needed".to_owned(),
+        None => {
+            "none is set: if the provider requires one, set LLM_API_KEY, or api_key under [llm]".to_owned()
+        }
     })
 }
 

@@ -225,6 +225,8 @@ fn next_step(kind: LlmErrorKind) -> &'static str {
             "; try again later"
         }
         LlmErrorKind::BadRequest
+        // The error has it.
+        LlmErrorKind::MissingKey => "",
         | LlmErrorKind::ContextWindowExceeded
         | LlmErrorKind::ContentPolicy
         | LlmErrorKind::Malformed

@@ -118,6 +118,7 @@ impl ModelMetrics {
 fn code(error: LlmErrorKind) -> &'static str {
     match error {
         LlmErrorKind::Authentication => "authentication",
+        LlmErrorKind::MissingKey => "missing_key",
         LlmErrorKind::Permission => "permission",
         LlmErrorKind::UnknownModel => "unknown_model",
         LlmErrorKind::WrongAddress => "wrong_address",

@@ -5,10 +5,11 @@
 
 mod server_certificate;
 
+use std::io;
 use std::sync::Arc;
 
 use rustls::crypto::ring;
-use rustls::{ClientConfig, Error, RootCertStore};
+use rustls::{ClientConfig, Error, InvalidMessage, RootCertStore};
 
 pub use server_certificate::{CertificateError, CertificateFiles, ServerCertificate, server};
 
@@ -32,6 +33,17 @@ pub fn client(roots: impl Into<Arc<RootCertStore>>, protocols: &[&[u8]]) -> Resu
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(config)
+}
+
+/// Whether a handshake has failed because the peer does not speak TLS, such as a server of plain HTTP.
+pub fn is_plain_text_peer(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |&error| error.source()).any(|cause| {
+        // The source of an I/O error is the one of its cause, not its cause.
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let is_inner = inner.is_some_and(|inner| is_plain_text_peer(inner));
+        is_inner
+            || matches!(cause.downcast_ref(), Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)))
+    })
 }
 
 /// Creates the configuration of an HTTP client for URLs of this scheme. Loads certificates for `https` only.

@@ -55,6 +55,11 @@ impl Endpoint {
         Ok(endpoint)
     }
 
+    /// Whether requests have a key, or a configured header that may hold one.
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.headers.values().any(HeaderValue::is_sensitive)
+    }
+
     /// Returns host and port.
     pub(crate) fn address(&self) -> String {
         let port = self.url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();

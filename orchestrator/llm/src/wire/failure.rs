@@ -13,6 +13,9 @@ use crate::history::HistoryRefusal;
 use crate::secrets::Secrets;
 use crate::wire::endpoint::Endpoint;
 
+/// What the user can do if no key is set.
+const SET_KEY: &str = "give one as LLM_API_KEY, as api_key under [llm], or in the settings of the server";
+
 /// The failure of a request.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -33,6 +36,8 @@ pub(crate) struct Failures {
     address: String,
     /// URL without what may be a key.
     public_url: String,
+    /// Whether requests have a key, or a header that may hold one.
+    has_credentials: bool,
     guard: Option<ConnectionGuard>,
 }
 
@@ -42,6 +47,7 @@ impl Failures {
             secrets: endpoint.secrets.clone(),
             address: endpoint.address(),
             public_url: endpoint.public_url(),
+            has_credentials: endpoint.has_credentials(),
             guard,
         }
     }
@@ -79,6 +85,11 @@ impl Failures {
         let classified = classify(status, headers, body, Timestamp::now());
         let mut failure = match classified.kind {
             LlmErrorKind::WrongAddress => self.wrong_address(status, &classified.message),
+            // The provider may call it a wrong key.
+            LlmErrorKind::Authentication if !self.has_credentials => self.new_failure(
+                LlmErrorKind::MissingKey,
+                &format!("{SET_KEY}; status {status}: {}", classified.message),
+            ),
             kind => self.new_failure(kind, &format!("status {status}: {}", classified.message)),
         };
         failure.error.retry_after = classified.retry_after;
@@ -99,7 +110,11 @@ impl Failures {
         } else {
             LlmErrorKind::Connection
         };
-        self.new_failure(kind, &format!("{}: {}", self.address, root_cause(&error.without_url())))
+        let cause = match tls::is_plain_text_peer(&error) {
+            true => "the server does not speak TLS: should base_url start with http://?".to_owned(),
+            false => root_cause(&error.without_url()),
+        };
+        self.new_failure(kind, &format!("{}: {cause}", self.address))
     }
 
     /// Converts an error of receiving the body.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use engine::llm::{LlmErrorKind, LlmProgress};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::scene::{KEY, complete, complete_with_progress, config, response_body};
 use crate::server::{Reply, Server};
@@ -35,6 +37,37 @@ async fn each_error_response_has_its_kind() {
         let error = complete(&config(&server)).await.unwrap_err();
         assert_eq!(error.kind, kind, "{status} {body}");
     }
+}
+
+#[tokio::test]
+async fn missing_key_is_not_called_a_wrong_one() {
+    let body = error("Incorrect API key provided", "invalid_api_key");
+    let server = Server::start(vec![Reply::json(401, &body), Reply::json(401, &body)]).await;
+    let mut config = config(&server);
+    config.api_key = None;
+    let error = complete(&config).await.unwrap_err();
+    assert_eq!(error.kind, LlmErrorKind::MissingKey);
+    assert!(error.detail.starts_with("give one as LLM_API_KEY, as api_key under [llm]"), "{error}");
+    // It may hold the key.
+    config.headers = [("X-Api-Key".into(), "a-wrong-key".into())].into();
+    assert_eq!(complete(&config).await.unwrap_err().kind, LlmErrorKind::Authentication);
+}
+
+#[tokio::test]
+async fn server_of_plain_http_is_named_when_tls_fails() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = config(&Server::start(Vec::new()).await);
+    config.base_url = Some(format!("https://{}/v1", listener.local_addr().unwrap()));
+    let answer = async {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let _hello = connection.read(&mut [0; 4096]).await.unwrap();
+        connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        connection
+    };
+    let (result, _connection) = tokio::join!(complete(&config), answer);
+    let error = result.unwrap_err();
+    assert_eq!(error.kind, LlmErrorKind::Connection);
+    assert!(error.detail.contains("does not speak TLS: should base_url start with http://?"), "{error}");
 }
 
 #[tokio::test]
