@@ -21,6 +21,8 @@ mod writable;
 
 use std::process::ExitCode;
 
+use engine::errors::format_chain;
+
 use exit::Exit;
 
 fn main() -> ExitCode {
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
-            cli::print::error(&format!("{error:#}"));
+            cli::print::error(&format_chain(error.as_ref()));
             exit::of_error(&error).into()
         }
     }

@@ -14,9 +14,20 @@ use tokio_postgres::error::SqlState;
 pub(crate) fn failed(operation: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> StoreError {
     let source = source.into();
     if is_full(source.as_ref()) {
-        StoreError::Full { operation, source }
+        StoreError::Full { operation, source: without_repetition(source) }
     } else {
         StoreError::Storage { operation, source: cause(source) }
+    }
+}
+
+/// Returns SQLite's error instead of the one of its library, if the text of the library is only a part of it.
+fn without_repetition(source: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Send + Sync> {
+    let shared = source.downcast_ref::<Arc<rusqlite::Error>>().map(AsRef::as_ref);
+    match shared.or_else(|| source.downcast_ref()) {
+        Some(rusqlite::Error::SqliteFailure(code, Some(text))) if code.to_string().contains(text) => {
+            Box::new(*code)
+        }
+        _ => source,
     }
 }
 
@@ -83,4 +94,22 @@ pub(crate) fn causes<'a>(
 fn sqlite_code(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
     let shared = error.downcast_ref::<Arc<rusqlite::Error>>().map(AsRef::as_ref);
     shared.or_else(|| error.downcast_ref::<rusqlite::Error>())?.sqlite_error_code()
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::errors::format_chain;
+
+    use super::*;
+
+    #[test]
+    fn full_disk_is_reported_once() {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+        let text = "database or disk is full".to_owned();
+        let error = failed("append an event", Arc::new(rusqlite::Error::SqliteFailure(code, Some(text))));
+        assert!(matches!(error, StoreError::Full { .. }));
+        let text = format_chain(&error);
+        assert!(text.starts_with("cannot append an event: the storage is full: "), "{text}");
+        assert_eq!(text.matches("disk is full").count(), 1, "{text}");
+    }
 }
