@@ -159,6 +159,11 @@ fn exported_trajectory_equals_the_saved_one_and_is_replayable() {
     assert_eq!(home.run(&["conversations", "export", id, "-o", "."]).expect(0).stdout, "");
     let exported = home.path().join(format!("{id}.json"));
     assert_eq!(std::fs::read_to_string(&exported).unwrap(), saved);
+    for target in ["missing/t.json", "missing/"] {
+        let refused = home.run(&["conversations", "export", id, "-o", target]).expect(2);
+        assert!(refused.stderr.contains("there is no folder missing"), "{}", refused.stderr);
+        assert!(!home.path().join("missing").exists());
+    }
     home.run(&["replay", "--diff", "--runtime", "local", exported.to_str().unwrap()]).expect(0);
     home.write("wrong.json", r#"[{"action": "run", "args": {"command": "true"}}]"#);
     let stderr = home.run(&["replay", "wrong.json", "--runtime", "local"]).expect(2).stderr;

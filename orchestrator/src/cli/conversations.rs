@@ -100,7 +100,7 @@ async fn run_in(
             let id = conversations.find(&conversation.selector()).await?;
             match output.filter(|path| path != Path::new("-")) {
                 Some(path) => {
-                    let file = trajectory_file::open(&path, &id)?;
+                    let file = trajectory_file::open_in_existing_folder(&path, &id)?;
                     trajectory_file::save(&conversations, &id, file, config.saves_screenshots).await?;
                 }
                 None => print::line(

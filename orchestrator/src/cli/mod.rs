@@ -42,6 +42,7 @@ mod startup_files;
 mod status_terminal;
 mod store;
 mod table;
+mod target_folder;
 mod trajectory_file;
 mod transcript;
 mod trust;

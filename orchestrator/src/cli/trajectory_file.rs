@@ -15,6 +15,7 @@ use conversations::Conversations;
 use protocol::ConversationId;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
+use super::target_folder;
 use crate::config::Config;
 use crate::exit::UsageError;
 use crate::untrusted_folder::{self, NamedPath};
@@ -92,8 +93,17 @@ pub(super) fn prepare(config: &Config, id: &ConversationId) -> anyhow::Result<Op
     config.save_trajectory.as_deref().map(|path| open(path, id)).transpose()
 }
 
-/// Opens a file that the user named.
-pub(super) fn open(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
+/// Opens a file that the user named, in a folder that exists.
+pub(super) fn open_in_existing_folder(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
+    // With a slash at its end, it is the folder of the file.
+    let is_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let file = if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() };
+    target_folder::folder_of(&file)?;
+    open(path, id)
+}
+
+/// Opens the file, and creates missing folders, as V0 does.
+fn open(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
     TrajectoryFile::open(path, id).map_err(|error| {
         UsageError(format!("cannot save the trajectory to {}: {error}", path.display())).into()
     })

@@ -86,6 +86,10 @@ fn link_out_of_the_folder_is_skipped_and_reported() {
         refused(&through, 1, "not a folder");
         assert_eq!(std::fs::read_to_string(outside).unwrap(), "untouched");
         refused(&fixture.run(&["cp", &fixture.path("nothing"), "."]), 2, "there is no nothing");
+        for source in ["t", "t/file"] {
+            let missing = fixture.run(&["cp", &fixture.path(source), "missing/copy"]);
+            refused(&missing, 2, "there is no folder missing");
+        }
         refused(&fixture.run(&["cp", "a", "b"]), 2, "exactly one of SRC and DST");
         fixture.end();
     }

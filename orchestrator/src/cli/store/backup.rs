@@ -18,7 +18,7 @@ use crate::backup::{
     BackupAuditEntry, BackupCounts, BackupKey, BackupPart, BackupSettings, BackupUser, BackupWriter,
     PartWriter,
 };
-use crate::cli::print;
+use crate::cli::{print, target_folder};
 use crate::compose::{StateDir, Stores};
 use crate::config::Config;
 use crate::exit::{Exit, UsageError};
@@ -85,11 +85,7 @@ fn folder_of(file: &Path, force: bool) -> anyhow::Result<PathBuf> {
     if file.exists() && !force {
         return Err(UsageError(format!("{} exists: --force replaces it", file.display())).into());
     }
-    let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    match folder.is_dir() {
-        true => Ok(folder.to_owned()),
-        false => Err(UsageError(format!("there is no folder {}", folder.display())).into()),
-    }
+    Ok(target_folder::folder_of(file)?.to_owned())
 }
 
 /// Writes a temporary file, which only this user can read, and renames it.

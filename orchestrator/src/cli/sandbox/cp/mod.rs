@@ -23,8 +23,8 @@ use tokio::io::AsyncReadExt as _;
 use super::arguments::RuntimeChoice;
 use super::runtimes::SandboxRuntimes;
 use crate::cli::interrupts::Interrupts;
-use crate::cli::print;
 use crate::cli::write_status::WriteStatus;
+use crate::cli::{print, target_folder};
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
 use crate::untrusted_folder;
@@ -162,6 +162,7 @@ async fn status_of_existing(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result
 
 async fn download(sandbox: &dyn Sandbox, path: &str, target: &Path) -> anyhow::Result<SkippedEntries> {
     let status = status_of_existing(sandbox, path).await?;
+    target_folder::folder_of(target)?;
     let opened = Target::open(target, location::copy_name(Path::new(path)))?;
     match status.kind {
         FileKind::Directory => {
