@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use accounts::AccountError;
 use conversations::ConversationsError;
+use storage::BlobStoreError;
+use storage::postgres::PostgresOpenError;
 
 use crate::config::ConfigError;
 
@@ -54,6 +56,8 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         let is_bad_request = |cause: &ConversationsError| cause.is_bad_request();
         cause.is::<UsageError>()
             || cause.is::<ConfigError>()
+            || cause.is::<BlobStoreError>()
+            || cause.downcast_ref::<PostgresOpenError>().is_some_and(PostgresOpenError::is_invalid_address)
             || cause.downcast_ref::<ConversationsError>().is_some_and(is_bad_request)
             || cause.downcast_ref::<AccountError>().is_some_and(AccountError::is_bad_request)
     });

@@ -66,7 +66,9 @@ pub(super) fn find_key(state_dir: &StateDir) -> anyhow::Result<Option<SealingKey
 fn configured_key() -> anyhow::Result<Option<SecretString>> {
     match (std::env::var(KEY_VARIABLE), std::env::var_os(KEY_FILE_VARIABLE)) {
         (Ok(key), _) => key_file::check(KEY_VARIABLE, &key).map(Some),
-        (Err(_), Some(path)) => key_file::load(Path::new(&path)).map(Some),
+        (Err(_), Some(path)) => key_file::load(Path::new(&path))
+            .map(Some)
+            .map_err(|error| UsageError(format!("{KEY_FILE_VARIABLE}: {error:#}")).into()),
         (Err(_), None) => Ok(None),
     }
 }

@@ -18,6 +18,7 @@ use storage::{SqliteOptions, SqliteStore};
 use tokio_util::sync::CancellationToken;
 
 use super::host_error;
+use crate::exit::UsageError;
 
 /// File that exists if a server has used a container engine.
 const ENGINE_FILE: &str = "engine";
@@ -50,22 +51,35 @@ impl StateDir {
 
     /// Opens the folder, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        create_private_folder(path)?;
+        create_private_folder(path).map_err(as_usage_error)?;
         let path = path.canonicalize().with_context(|| format!("cannot open {}", path.display()))?;
         make_private(&path);
         Ok(Self { path, local_probes: Arc::default() })
     }
 
+    /// Fails if no file can be created in the folder.
+    pub(crate) fn check_writable(&self) -> anyhow::Result<()> {
+        let created = tempfile::tempfile_in(&self.path).map(drop);
+        created
+            .with_context(|| format!("cannot write to the folder {}", self.path.display()))
+            .map_err(as_usage_error)
+    }
+
+    /// Path of the file of event logs, which may not exist.
+    pub(crate) fn events_file(&self) -> PathBuf {
+        self.path.join(Self::EVENTS_FILE)
+    }
+
     /// Opens the store of event logs to read it, even if its file cannot be written.
     pub(crate) async fn store_to_read(&self, options: SqliteOptions) -> anyhow::Result<Arc<SqliteStore>> {
-        let path = self.path.join(Self::EVENTS_FILE);
+        let path = self.events_file();
         let store = SqliteStore::open_to_read(&path, options).await;
         store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
 
     /// Opens the store of event logs.
     pub(crate) async fn store(&self, options: SqliteOptions) -> anyhow::Result<Arc<SqliteStore>> {
-        let path = self.path.join(Self::EVENTS_FILE);
+        let path = self.events_file();
         let store = SqliteStore::open(&path, options).await;
         store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
@@ -268,6 +282,16 @@ fn is_still_at(file: &File, path: &Path) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let opened = file.metadata().map(identity);
     matches!((opened, path.metadata().map(identity)), (Ok(opened), Ok(current)) if opened == current)
+}
+
+/// Returns the error of a state folder that the user has to correct. A full disk is none.
+fn as_usage_error(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => error,
+        _ => {
+            UsageError(format!("{error:#}: set file_store_path under [core] to a folder of your own")).into()
+        }
+    }
 }
 
 fn create_private_folder(path: &Path) -> anyhow::Result<()> {

@@ -43,6 +43,9 @@ impl Connector {
     /// Parses the address. Loads the machine's certificates if TLS is required and `roots` is `None`.
     pub(super) fn new(address: &str, roots: Option<Arc<RootCertStore>>) -> Result<Self, PostgresOpenError> {
         let mut config: Config = address.parse().map_err(PostgresOpenError::Address)?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(PostgresOpenError::NoHost);
+        }
         if config.get_application_name().is_none() {
             config.application_name("glovebox");
         }

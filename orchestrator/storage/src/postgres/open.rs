@@ -27,6 +27,9 @@ pub enum PostgresOpenError {
     /// The address is invalid. A retry fails.
     #[error("cannot parse the address of the database")]
     Address(#[source] tokio_postgres::Error),
+    /// The address names no host. A retry fails.
+    #[error("the address of the database names no host: postgres://USER:PASSWORD@HOST/NAME")]
+    NoHost,
     /// TLS cannot be configured. A retry fails.
     #[error("cannot configure TLS")]
     Tls(#[source] rustls::Error),
@@ -63,4 +66,11 @@ pub enum PostgresOpenError {
         /// The newest version that this program knows.
         known: i64,
     },
+}
+
+impl PostgresOpenError {
+    /// Whether the address is invalid, which the user has to correct.
+    pub fn is_invalid_address(&self) -> bool {
+        matches!(self, Self::Address(_) | Self::NoHost)
+    }
 }
