@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::clock;
 use engine::conversation::{self, read_state};
-use engine::events::StoreError;
+use engine::events::{ConversationQuery, StoreError};
 use engine::replay::{ReplayDifference, Trajectory};
 use engine::sandbox::SandboxProvider;
 use protocol::record::ConversationStarted;
@@ -16,6 +16,9 @@ use crate::{
     ConversationEntry, ConversationFilter, ConversationSelector, Conversations, ConversationsError,
     HostError, LogPages, list,
 };
+
+/// Number of conversations that a check of the store lists.
+const CHECKED_PAGE_SIZE: usize = 20;
 
 /// Finds the provider of a runtime's sandboxes.
 pub type FindProvider<'a> = dyn Fn(&str) -> Result<Arc<dyn SandboxProvider>, HostError> + Send + Sync + 'a;
@@ -30,12 +33,15 @@ pub enum DeleteMode {
 }
 
 impl Conversations {
-    /// Checks that events can be stored. May take as long as the store's retries do.
+    /// Checks that events can be stored and that conversations can be listed. May take as long as the store's retries do.
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
     pub async fn check_store(&self) -> Result<(), ConversationsError> {
-        Ok(self.store.check_writable().await?)
+        self.store.check_writable().await?;
+        // Parts of a damaged file can be written although others cannot be read.
+        self.store.list(&ConversationQuery { limit: CHECKED_PAGE_SIZE, ..Default::default() }).await?;
+        Ok(())
     }
 
     /// Compares a replay with its trajectory. Returns the actions whose observations differ.

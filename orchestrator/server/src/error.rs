@@ -56,6 +56,9 @@ pub(crate) enum ApiError {
     OtherHost,
     #[error("the store cannot be reached, or does not respond in time: try again")]
     StoreUnavailable,
+    /// A check of the store has failed.
+    #[error("the store or the place of blobs cannot be used: the log of the server has the cause")]
+    NotReady(StoreProblem),
     #[error("the key is not the operator's")]
     NotOperator,
     #[error("cannot write the metrics")]
@@ -103,6 +106,25 @@ pub(crate) enum ApiError {
     UnfinishedTurn { code: &'static str, reason: String },
 }
 
+/// Why the store cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreProblem {
+    Full,
+    Unavailable,
+    /// It is damaged, or its place cannot be used.
+    Failed,
+}
+
+impl StoreProblem {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Full => STORAGE_FULL.1,
+            Self::Unavailable => STORE_UNAVAILABLE.1,
+            Self::Failed => "SERVER$FAILED",
+        }
+    }
+}
+
 impl ApiError {
     pub(crate) fn invalid(field: impl Into<String>, problem: impl std::fmt::Display) -> Self {
         Self::Invalid { field: field.into(), problem: problem.to_string() }
@@ -144,6 +166,8 @@ impl ApiError {
             }
             Self::OtherHost => (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$HOST_UNREACHABLE"),
             Self::StoreUnavailable => STORE_UNAVAILABLE,
+            // For probes always the same status, with the code of the requests that fail.
+            Self::NotReady(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem.code()),
             Self::NoRoute | Self::NoAnalyzerRoutes => (StatusCode::NOT_FOUND, "API$NO_ROUTE"),
             Self::RemovedRoute => (StatusCode::GONE, "API$REMOVED"),
             Self::NoPortCookie => (StatusCode::UNAUTHORIZED, "AUTH$NO_PORT_COOKIE"),
@@ -228,6 +252,15 @@ impl ApiError {
                     (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED")
                 }
             },
+        }
+    }
+
+    /// Classifies an error of the store.
+    pub(crate) fn store_problem(&self) -> StoreProblem {
+        match self.status() {
+            STORAGE_FULL => StoreProblem::Full,
+            STORE_UNAVAILABLE => StoreProblem::Unavailable,
+            _ => StoreProblem::Failed,
         }
     }
 
@@ -352,7 +385,7 @@ impl IntoResponse for ApiError {
         let (status, code) = self.status();
         if matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::INSUFFICIENT_STORAGE) {
             tracing::error!(code, error = &self as &dyn std::error::Error, "cannot serve a request");
-        } else if code == STORE_UNAVAILABLE.1 {
+        } else if code == STORE_UNAVAILABLE.1 && !matches!(self, Self::NotReady(_)) {
             tracing::warn!(code, error = &self as &dyn std::error::Error, "the store is unavailable");
         }
         let body = self.to_body();

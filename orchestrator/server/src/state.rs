@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::AuditLog;
 use crate::cached::Cached;
 use crate::client_events::ClientEvents;
-use crate::error::ApiError;
+use crate::error::{ApiError, StoreProblem};
 use crate::failed_attempts::FailedAttempts;
 use crate::input_memory::InputMemory;
 use crate::keyed_permits::KeyedPermits;
@@ -67,8 +67,8 @@ pub(crate) struct ServerState {
     pub(crate) page_folder: Option<PathBuf>,
     pub(crate) page_sources: Vec<PageSource>,
     pub(crate) started_at: Instant,
-    /// Whether the event store responds.
-    pub(crate) store_check: Cached<bool>,
+    /// Why the store cannot be used. `None` if it can.
+    pub(crate) store_check: Cached<Option<StoreProblem>>,
     pub(crate) resource_meter: ResourceMeter,
     pub(crate) resources: Cached<Resources>,
     /// Time of the last request with a key, in seconds since the start.

@@ -335,6 +335,22 @@ pub async fn failed_put_leaves_the_log_as_it_was(backend: &dyn BlobBackend) {
     assert_eq!(log(&*store, &a).await, mixed_log());
 }
 
+/// A check of the store includes the blobs.
+pub async fn check_succeeds_while_the_place_is_available(backend: &dyn BlobBackend) {
+    backend.place().set_available(false);
+    let store = backend.open().await;
+    let failed = store.check_writable().await;
+    assert!(
+        matches!(failed, Err(StoreError::Storage { operation: "store and read blobs", .. })),
+        "{failed:?}"
+    );
+    backend.place().set_available(true);
+    store.check_writable().await.unwrap();
+    store.append(&conversation("a"), &mixed_log()).await.unwrap();
+    store.check_writable().await.unwrap();
+    assert_eq!(log(&*store, &conversation("a")).await, mixed_log());
+}
+
 /// A removal that can remove no blob fails before the log is gone, if the place does not respond; and can be repeated.
 pub async fn removal_is_refused_or_complete_without_blobs(backend: &dyn BlobBackend) {
     let (store, _) = open_mixed(backend).await;

@@ -118,6 +118,7 @@ macro_rules! blob_contract {
             blobs::removal_leaves_no_blob,
             blobs::blobs_are_kept_by_a_store_without_removal,
             blobs::failed_put_leaves_the_log_as_it_was,
+            blobs::check_succeeds_while_the_place_is_available,
             blobs::removal_is_refused_or_complete_without_blobs,
             blobs::log_is_read_without_blobs_only_if_it_has_none,
             blobs::missing_overview_is_completed_from_blobs,

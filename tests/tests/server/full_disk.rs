@@ -71,7 +71,8 @@ async fn conversation_continues_when_there_is_space_again() {
         ".glovebox/config.toml",
         format!("[core]\nworkspace_base = \"{}\"\n", home.workspace().display()),
     );
-    let server = HostServer::start(&home, &home.script(&json!([bash(&command), finish()])), &[]);
+    let model = home.script(&json!([bash(&command), finish()]));
+    let server = HostServer::start(&home, &model, &[]);
     let id = server.create("Work.").await;
     wait_until("the command runs", || marker.exists());
 
@@ -98,7 +99,13 @@ async fn conversation_continues_when_there_is_space_again() {
     );
     // The store is checked once per second.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    assert_eq!(server.status_with_key("/ready", None).await, StatusCode::SERVICE_UNAVAILABLE);
+    let (status, error) = server.send(Method::GET, "/ready", None).await;
+    let cause = (&json!("SERVER$STORAGE_FULL"), &json!("the server's disk is full"));
+    assert_eq!((status, (&error["msg_id"], &error["message"])), (StatusCode::SERVICE_UNAVAILABLE, cause));
+    let log = runs(&home.path().join("serve.log"));
+    assert!(!log.contains("cannot be reached"), "{log}");
+    let run = home.run(&["run", "--runtime", "local", "-t", "work", "-l", &model]).expect(1);
+    assert_eq!(run.stderr.matches("disk is full").count(), 1, "{}", run.stderr);
     assert_eq!(server.get(&path).await["status"], "STOPPED");
     std::fs::write(gate, "").unwrap();
 

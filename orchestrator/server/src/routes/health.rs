@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, StoreProblem};
 use crate::resources::Resources;
 use crate::state::ServerState;
 
@@ -31,7 +31,8 @@ pub(super) async fn health() -> Json<&'static str> {
     Json("OK")
 }
 
-/// Reports whether the server can serve conversations: its event store can be written within a second, and it is not shutting down.
+/// Reports whether the server can serve conversations: its event store and its place of
+/// blobs can be written and read within a second, and it is not shutting down.
 #[utoipa::path(get, path = "/ready", security(()),
     responses((status = 200, description = "It can", body = Object),
         (status = 503, description = "It cannot, with the reason's code", body = protocol::client_api::ErrorBody)))]
@@ -39,16 +40,21 @@ pub(super) async fn ready(State(state): State<Arc<ServerState>>) -> Result<Json<
     if state.streams.is_cancelled() {
         return Err(ConversationsError::ShuttingDown.into());
     }
-    let check = async {
-        let checked = timeout(STORE_TIMEOUT, state.conversations.conversations().check_store()).await;
-        if let Ok(Err(error)) = &checked {
-            tracing::warn!(error = error as &dyn std::error::Error, "the event store cannot be written");
+    match state.store_check.get(check_store(&state)).await {
+        None => Ok(Json(json!({"status": "ok"}))),
+        Some(problem) => Err(ApiError::NotReady(problem)),
+    }
+}
+
+/// Returns why the store cannot be used. `None` if it can.
+async fn check_store(state: &ServerState) -> Option<StoreProblem> {
+    match timeout(STORE_TIMEOUT, state.conversations.conversations().check_store()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the store cannot be used");
+            Some(ApiError::from(error).store_problem())
         }
-        matches!(checked, Ok(Ok(())))
-    };
-    match state.store_check.get(check).await {
-        true => Ok(Json(json!({"status": "ok"}))),
-        false => Err(ApiError::StoreUnavailable),
+        Err(_) => Some(StoreProblem::Unavailable),
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use object_store::ObjectStoreExt as _;
 use object_store::local::LocalFileSystem;
 use protocol::ConversationId;
+use uuid::Uuid;
 
 use super::BlobError;
 use super::content::{PutPayload, read_checked_length};
@@ -48,6 +49,12 @@ impl BlobFolder {
         read_checked_length(&files, &reference.to_string().into(), reference).await
     }
 
+    /// Checks that files can be written and read. Creates the folder.
+    pub(super) async fn check(&self) -> Result<(), BlobError> {
+        let root = self.root.clone();
+        run_blocking(move || write_and_read(&root)).await.map_err(BlobError::Folder)
+    }
+
     /// Checks that the folder of a conversation is there or missing, as if to remove it.
     pub(super) async fn probe(&self, conversation: &ConversationId) -> Result<(), BlobError> {
         let folder = self.folder(conversation);
@@ -85,6 +92,17 @@ fn create(root: &Path, folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         _ => sync(root),
     }
+}
+
+/// Writes, reads and removes a file, whose name no conversation has.
+fn write_and_read(root: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).recursive(true).create(root)?;
+    // Other processes may check the same folder.
+    let file = root.join(format!(".check-{}", Uuid::now_v7()));
+    let checked = std::fs::write(&file, "check").and_then(|()| std::fs::read(&file)).map(drop);
+    // Also a file that could not be written completely.
+    let removed = std::fs::remove_file(&file);
+    checked.and(removed)
 }
 
 fn sync(folder: &Path) -> io::Result<()> {

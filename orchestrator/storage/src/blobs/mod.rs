@@ -47,6 +47,7 @@ const TRANSFER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time to remove the blobs of a conversation.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(300);
 
+const CHECK: &str = "store and read blobs";
 const PUT: &str = "store a blob";
 const REMOVE: &str = "remove the blobs of a conversation";
 
@@ -155,6 +156,20 @@ impl BlobStore {
     /// Whether an event with this JSON is stored as a blob.
     pub(crate) fn holds(&self, json: &str) -> bool {
         json.len() >= self.min_length
+    }
+
+    /// Checks that blobs can be stored and read.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] or [`StoreError::Storage`].
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let checking = async {
+            match &*self.backend {
+                Backend::Folder(folder) => folder.check().await,
+                Backend::S3(bucket) => bucket.check().await,
+            }
+        };
+        limited(TRANSFER_TIMEOUT, checking).await.map_err(|error| failed(CHECK, error))
     }
 
     /// Stores a blob. Once this returns, it survives a power failure.

@@ -16,6 +16,8 @@ use protocol::ConversationId;
 use reqwest::redirect::Policy;
 use reqwest::{StatusCode, Url};
 use secrecy::{ExposeSecret as _, SecretString};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::content::{PutPayload, read_checked_length};
 use super::reference::BlobReference;
@@ -32,6 +34,9 @@ const MAX_RETRIES: usize = 3;
 
 /// Time after which a request is not attempted again.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Interval of checks that write an object, because requests cost money, and probes of the server repeat the check.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
@@ -72,6 +77,8 @@ const ENDPOINT_VARIABLES: [&str; 2] = ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"
 pub(super) struct BlobBucket {
     store: AmazonS3,
     prefix: Path,
+    /// When the last check succeeded. Held during a check, so that there is one at a time.
+    checked_at: Mutex<Option<Instant>>,
 }
 
 impl BlobBucket {
@@ -100,7 +107,22 @@ impl BlobBucket {
         let store =
             builder.with_bucket_name(&options.bucket).with_retry(retry).with_http_connector(Connector);
         let prefix = Path::parse(&options.prefix).map_err(|error| BlobStoreError::Options(error.into()))?;
-        Ok(Self { store: store.build().map_err(BlobStoreError::Options)?, prefix })
+        let store = store.build().map_err(BlobStoreError::Options)?;
+        Ok(Self { store, prefix, checked_at: Mutex::default() })
+    }
+
+    /// Checks that objects can be stored and read, with one that no conversation has. A success counts for [`CHECK_INTERVAL`].
+    pub(super) async fn check(&self) -> Result<(), BlobError> {
+        let mut checked_at = self.checked_at.lock().await;
+        if checked_at.is_some_and(|checked_at| checked_at.elapsed() < CHECK_INTERVAL) {
+            return Ok(());
+        }
+        *checked_at = None;
+        let path = self.prefix.clone().join(".check");
+        self.store.put(&path, "check".into()).await?;
+        self.store.get(&path).await?;
+        *checked_at = Some(Instant::now());
+        Ok(())
     }
 
     pub(super) async fn put(

@@ -247,7 +247,11 @@ impl EventStore for PostgresStore {
     /// Writes, because a database that is read-only or has no space left can still be read.
     async fn check_writable(&self) -> Result<(), StoreError> {
         let touched = self.writes.query("UPDATE glovebox_schema SET version = version", &[]).await;
-        touched.map(drop).map_err(|error| failed(CHECK, error))
+        touched.map_err(|error| failed(CHECK, error))?;
+        match &self.blobs {
+            Some(blobs) => blobs.check().await,
+            None => Ok(()),
+        }
     }
 
     /// Rejected like an append if the lease is lost, or another host holds one.

@@ -200,7 +200,11 @@ impl EventStore for SqliteStore {
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {
-        self.change(Change::Touch).await
+        self.change(Change::Touch).await?;
+        match &self.blobs {
+            Some(blobs) => blobs.check().await,
+            None => Ok(()),
+        }
     }
 
     /// If the future is dropped, the conversation may still be removed, and its blobs may remain.

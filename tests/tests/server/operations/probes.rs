@@ -36,6 +36,27 @@ async fn server_is_ready_and_reports_its_usage() {
 }
 
 #[tokio::test]
+async fn server_is_not_ready_without_its_blobs() {
+    let home = Home::new();
+    let blobs = home.path().join("blobs");
+    let arguments = ["--blobs", blobs.to_str().unwrap(), "--log-level", "warn"];
+    let server = HostServer::start(&home, &home.script(&json!([finish()])), &arguments);
+    assert_eq!(get(&server, "/ready").await.0, 200);
+    std::fs::remove_dir(&blobs).unwrap();
+    std::fs::write(&blobs, "in the way").unwrap();
+    // The store is checked once per second.
+    sleep(std::time::Duration::from_secs(1)).await;
+    let (status, body) = get(&server, "/ready").await;
+    assert_eq!((status, &body["msg_id"]), (503, &json!("SERVER$FAILED")), "{body}");
+    let log = std::fs::read_to_string(home.path().join("serve.log")).unwrap();
+    assert!(log.contains("cannot store and read blobs"), "{log}");
+    std::fs::remove_file(&blobs).unwrap();
+    sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(get(&server, "/ready").await.0, 200);
+    server.terminate();
+}
+
+#[tokio::test]
 async fn server_is_not_ready_while_its_database_is_down() {
     let Some(database) = PostgresServer::start() else { return };
     let address = database.address(&database.create_database());
