@@ -27,7 +27,7 @@ use super::duration_argument;
 use super::interrupts::{Hangup, Interrupts};
 use super::trusted_config;
 use super::{BackendOptions, prepare_server, print};
-use crate::compose::{self, ServedStore, ServerKey, StateDir, Stores, UserConfigs};
+use crate::compose::{self, KeySource, ServedStore, ServerKey, StateDir, Stores, UserConfigs};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
 use crate::metrics::Metrics;
@@ -157,7 +157,6 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         overrides.model = Some(first_look::model(&state_dir)?);
         config.llm.model.clone_from(&overrides.model);
     }
-    let key = ServerKey::load(&state_dir)?;
     let close_delay = config.sandbox.close_delay;
     let max_running_per_user = config.max_concurrent_conversations;
     let listener = systemd::listen(inherited, arguments.listen).await?;
@@ -193,11 +192,13 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         Arc::new(compose::ConfiguredFactory::new(
             configs,
             Arc::clone(&profiles),
-            state_dir,
+            state_dir.clone(),
             Arc::clone(&metrics),
         )),
         options,
     );
+    // Now that nothing else can fail, because a generated key is printed once.
+    let key = ServerKey::load(&state_dir)?;
     print_address(&format!("{own_url}{}", arguments.base_path), &key)?;
     if arguments.page_folder.is_some() && address.ip().is_loopback() && certificate.is_none() {
         print::line(&format!("page: {}", server::page_url(address.port(), &arguments.base_path)))?;
@@ -234,15 +235,16 @@ fn other_hosts() -> anyhow::Result<OtherHosts> {
         .map_err(|error| anyhow::anyhow!(error).context("cannot configure the client of other hosts"))
 }
 
-/// Prints the address, and a key that this process has generated.
+/// Prints the address, and a key that this process has generated, or where an earlier one is.
 fn print_address(url: &str, key: &ServerKey) -> anyhow::Result<()> {
     print::line(&format!("listening on {url}"))?;
-    let text = match &key.new_file {
-        Some(file) => {
+    let text = match &key.source {
+        KeySource::NewFile(file) => {
             let secret = key.secret.expose_secret();
             format!("key: {secret}\n(printed only this time; it is in {})", file.display())
         }
-        None => "key: as before".to_owned(),
+        KeySource::File(file) => format!("key: as before, in {}", file.display()),
+        KeySource::Variable(name) => format!("key: from {name}"),
     };
     Ok(print::line(&text)?)
 }

@@ -40,7 +40,7 @@ pub(crate) use secrets::{guarded_provider, redactor, registry};
 #[cfg(test)]
 pub(crate) use security::{ANALYZER_TIMEOUT, MODEL_ANALYZER_TIMEOUT};
 pub(crate) use security::{confirmation_policy, security_analyzer};
-pub(crate) use server_key::ServerKey;
+pub(crate) use server_key::{KeySource, ServerKey};
 pub(crate) use state_dir::{Lock, ServedStore, StateDir};
 pub(crate) use stores::Stores;
 use tool_servers::tool_servers;

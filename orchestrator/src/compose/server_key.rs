@@ -12,18 +12,28 @@ const KEY_VARIABLE: &str = "SESSION_API_KEY";
 /// The key that guards the server.
 pub(crate) struct ServerKey {
     pub(crate) secret: SecretString,
+    pub(crate) source: KeySource,
+}
+
+/// Where the key of the server is from.
+pub(crate) enum KeySource {
+    Variable(&'static str),
+    File(PathBuf),
     /// The file that this process has created with a new key.
-    pub(crate) new_file: Option<PathBuf>,
+    NewFile(PathBuf),
 }
 
 impl ServerKey {
-    /// Reads the key from the environment, else from the state folder, where the first start generates it.
+    /// Reads the key from the environment, else from the state folder. Generates it if there is none, so that the caller prints it
+    /// right afterwards: a later start does not.
     pub(crate) fn load(state_dir: &StateDir) -> anyhow::Result<Self> {
         if let Ok(key) = std::env::var(KEY_VARIABLE) {
-            return Ok(Self { secret: key_file::check(KEY_VARIABLE, &key)?, new_file: None });
+            let secret = key_file::check(KEY_VARIABLE, &key)?;
+            return Ok(Self { secret, source: KeySource::Variable(KEY_VARIABLE) });
         }
         let path = state_dir.path().join("server-key");
         let (secret, is_new) = key_file::load_or_create(&path)?;
-        Ok(Self { secret, new_file: is_new.then_some(path) })
+        let source = if is_new { KeySource::NewFile(path) } else { KeySource::File(path) };
+        Ok(Self { secret, source })
     }
 }

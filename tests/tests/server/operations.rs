@@ -3,6 +3,7 @@
 mod base_path;
 mod connections;
 mod deploy;
+mod first_start;
 mod log;
 mod metrics;
 mod options;
