@@ -228,7 +228,11 @@ async fn doctor_checks_the_configured_runtime_only() {
     let nowhere = format!("unix://{}/no-engine", home.path().display());
     let variables = [("LLM_BASE_URL", server.base_url.as_str()), ("DOCKER_HOST", nowhere.as_str())];
     let (code, checks) = doctor(&home, &["--runtime", "local", "-l", "test"], &variables);
-    assert_eq!((code, names(&checks)), (0, vec!["isolation", "key", "model", "calls", "disk"]), "{checks}");
+    assert_eq!(
+        (code, names(&checks)),
+        (0, vec!["isolation", "key", "model", "calls", "store", "disk"]),
+        "{checks}"
+    );
     assert!(checks.to_string().contains("test: wire format: OpenAI chat completions"), "{checks}");
     let (code, checks) = doctor(&home, &["-l", "test"], &variables);
     assert_eq!((code, &check(&checks, "isolation")["status"]), (0, &json!("ok")), "{checks}");
@@ -236,6 +240,34 @@ async fn doctor_checks_the_configured_runtime_only() {
     assert_eq!((code, names(&checks)[0]), (1, "engine"), "{checks}");
     assert!(check(&checks, "engine")["detail"].to_string().contains("--runtime local"), "{checks}");
     assert_eq!(server.call_count(), 3);
+}
+
+#[test]
+fn doctor_warns_when_the_budget_has_no_effect() {
+    let home = Home::new();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{closed}/v1");
+    let budget = [("LLM_BASE_URL", url.as_str()), ("MAX_BUDGET_PER_TASK", "5.0"), ("LLM_NUM_RETRIES", "0")];
+    let (_, checks) = doctor(&home, &["--runtime", "local", "-l", "test"], &budget);
+    let found = check(&checks, "budget");
+    assert_eq!(found["status"], "warning", "{checks}");
+    assert!(found["detail"].to_string().contains("the limit of $5 has no effect, because the price of test"));
+    let prices = [("LLM_INPUT_COST_PER_TOKEN", "0.03"), ("LLM_OUTPUT_COST_PER_TOKEN", "0.03")];
+    let priced = [&budget[..], &prices].concat();
+    let (_, checks) = doctor(&home, &["--runtime", "local", "-l", "test"], &priced);
+    assert!(!names(&checks).contains(&"budget"), "{checks}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_reports_that_no_key_is_set() {
+    let home = Home::new();
+    let server = ModelServer::start([ModelReply::error(401, "invalid_api_key", "Incorrect API key")]).await;
+    let variables = [("LLM_BASE_URL", server.base_url.as_str()), ("LLM_API_KEY", "")];
+    let (code, checks) = doctor(&home, &["--runtime", "local", "-l", "test"], &variables);
+    assert!(check(&checks, "key")["detail"].to_string().contains("none is set: "), "{checks}");
+    let model = check(&checks, "model")["detail"].as_str().unwrap();
+    let expected = "requires a key, and none is set: give one as LLM_API_KEY, ";
+    assert!(code == 1 && model.contains(expected) && !model.contains("does not accept"), "{checks}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

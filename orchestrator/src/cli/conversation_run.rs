@@ -101,12 +101,8 @@ impl ConversationRun<'_> {
         for problem in parts.memory.iter().flat_map(Memory::problems) {
             print::warning(&problem.to_string());
         }
-        if let Some(max) = max_budget.filter(|_| !models.has_known_price(config)) {
-            print::warning(&format!(
-                "the limit of ${max} has no effect, because the price of {} is unknown: set `input_cost_per_token` and \
-                 `output_cost_per_token` under [llm]",
-                config.llm.model.as_deref().unwrap_or("the model")
-            ));
+        if let Some(warning) = models.budget_warning(config, max_budget) {
+            print::warning(&warning);
         }
         if self.options.output() == Output::Transcript {
             print_description(id, started, config);

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use conversations::Conversations;
+use engine::errors::format_chain;
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::interrupts::Interrupts;
 use super::screen::{Output, Screen};
 use super::{load_config, print};
-use crate::compose::{self, CallMode, Models, StateDir, provider_models};
+use crate::compose::{self, CallMode, Models, StateDir, Stores, provider_models};
 use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
 use crate::exit::Exit;
 
@@ -65,7 +66,7 @@ impl Check {
     fn new(name: &'static str, result: anyhow::Result<String>) -> Self {
         match result {
             Ok(detail) => Self { name, status: Status::Ok, detail },
-            Err(error) => Self { name, status: Status::Failed, detail: format!("{error:#}") },
+            Err(error) => Self { name, status: Status::Failed, detail: format_chain(error.as_ref()) },
         }
     }
 }
@@ -99,6 +100,8 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
     let mut checks = vec![runtime, Check::new("key", key)];
     checks.extend(model);
     checks.extend(model_facts.map(|facts| Check::new("calls", Ok(facts))));
+    checks.extend(budget(&config));
+    checks.push(Check::new("store", store(&config, &state_dir).await));
     checks.push(disk(&config.state_dir));
     report(&checks, arguments.json)?;
     let has_failed = checks.iter().any(|check| check.status == Status::Failed);
@@ -217,6 +220,29 @@ fn key(config: &Config) -> anyhow::Result<String> {
             "none is set: if the provider requires one, set LLM_API_KEY, or api_key under [llm]".to_owned()
         }
     })
+}
+
+/// Warns about a budget without an effect. `None` if there is none, or the configuration of the models is invalid, which another
+/// check reports.
+fn budget(config: &Config) -> Option<Check> {
+    let models = Models::new(config, 0, CallMode::Live).ok()?;
+    let detail = models.budget_warning(config, config.max_budget)?;
+    Some(Check { name: "budget", status: Status::Warning, detail })
+}
+
+/// Checks that the store can be written and read. Creates no file of a store that does not exist.
+async fn store(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
+    if config.store.url.is_none() && !state_dir.events_file().exists() {
+        return Ok("no conversations yet".to_owned());
+    }
+    let stores = Stores::open(config, state_dir).await?;
+    let checked = async {
+        stores.check_blobs().await?;
+        anyhow::Ok(stores.conversations().await?.check_store().await?)
+    };
+    let checked = checked.await;
+    stores.close().await;
+    checked.map(|()| "can be written and read".to_owned())
 }
 
 /// Describes how the models are called. `None` if no provider is. The price table is decoded on a blocking thread.

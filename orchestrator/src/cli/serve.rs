@@ -3,6 +3,7 @@
 mod certificate;
 mod first_look;
 mod serving;
+mod startup_checks;
 mod systemd;
 
 use std::net::SocketAddr;
@@ -157,6 +158,8 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         overrides.model = Some(first_look::model(&state_dir)?);
         config.llm.model.clone_from(&overrides.model);
     }
+    startup_checks::warn_about_budget(&config)?;
+    startup_checks::warn_about_runtime(&config, &state_dir).await;
     let close_delay = config.sandbox.close_delay;
     let max_running_per_user = config.max_concurrent_conversations;
     let listener = systemd::listen(inherited, arguments.listen).await?;
@@ -173,6 +176,9 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address, &own_url)).await?;
     let served = ServedStore { name: config.store.name(), config_file: config.store.url_file.clone() };
     let _served = state_dir.mark_served(&served)?;
+    let events = stores.events().await?;
+    let unmetered = stores.conversations_of(Arc::clone(&events));
+    startup_checks::check_stores(&config, &state_dir, &stores, &unmetered).await?;
     let accounts = stores.accounts().await?;
     if !accounts.users.users().await?.is_empty() {
         compose::sharing_warnings(&config).iter().for_each(|warning| print::warning(warning));
@@ -188,7 +194,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
     let choices = choices(&configs);
     let conversations = HostedConversations::new(
-        stores.conversations_of(metrics.store(stores.events().await?)),
+        stores.conversations_of(metrics.store(events)),
         Arc::new(compose::ConfiguredFactory::new(
             configs,
             Arc::clone(&profiles),
@@ -252,9 +258,10 @@ fn print_address(url: &str, key: &ServerKey) -> anyhow::Result<()> {
 /// Reports errors of the configuration now, not for each conversation. Creates the secret of sandboxes, which an operator of several
 /// hosts copies.
 fn check(config: &Config, state_dir: &StateDir, page_folder: Option<&Path>) -> anyhow::Result<()> {
+    state_dir.check_writable()?;
     compose::agent(config)?;
     compose::provider(config, state_dir)?;
-    compose::check_scripts(config)?;
+    compose::check_models(config)?;
     if let Err(error @ HostError::NoModelKey(_)) = compose::check_model(config) {
         print::warning(&format!("{error}, or configure one for all users"));
     }

@@ -27,7 +27,7 @@ use condenser::condenser;
 pub(crate) use conversations::{host_error, restore_settings};
 pub(crate) use hosted::ConfiguredFactory;
 pub(crate) use model::{
-    CallMode, Models, call_models, check_key, check_scripts, provider_models, reach_provider,
+    CallMode, Models, call_models, check_key, check_models, provider_models, reach_provider,
     stored_model_name,
 };
 pub(crate) use parts::{conversation_spec, parts, started};

@@ -63,8 +63,18 @@ impl Models {
 
     /// Whether the price of the agent's model is known. Without it a budget is never exceeded. Scripts and recordings hold the
     /// cost of each response.
-    pub(crate) fn has_known_price(&self, config: &Config) -> bool {
+    fn has_known_price(&self, config: &Config) -> bool {
         is_scripted(&config.llm) || matches!(self.mode, CallMode::Replay(_)) || self.agent.max_cost(1) > 0.0
+    }
+
+    /// A warning that a budget, in US dollars, has no effect. `None` if there is no budget, or it has one.
+    pub(crate) fn budget_warning(&self, config: &Config, max_budget: Option<f64>) -> Option<String> {
+        let max = max_budget.filter(|_| !self.has_known_price(config))?;
+        Some(format!(
+            "the limit of ${max} has no effect, because the price of {} is unknown: set `input_cost_per_token` and \
+             `output_cost_per_token` under [llm]",
+            config.llm.model.as_deref().unwrap_or("the model")
+        ))
     }
 
     /// The model that generates titles. `None` if titles are not generated.
@@ -173,11 +183,11 @@ pub(crate) fn check_key(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// Fails if a file of responses that the configuration names cannot be used.
-pub(crate) fn check_scripts(config: &Config) -> anyhow::Result<()> {
+/// Fails if the configuration of a model is invalid, or a file of responses cannot be used. Connects to no provider.
+pub(crate) fn check_models(config: &Config) -> anyhow::Result<()> {
     config
         .llms()
-        .filter(|settings| is_scripted(settings))
+        .filter(|settings| settings.model.is_some())
         .try_for_each(|settings| connect_unlogged(settings, 0).map(drop))
 }
 
@@ -215,6 +225,8 @@ fn next_step(kind: LlmErrorKind) -> &'static str {
         LlmErrorKind::Authentication | LlmErrorKind::Permission => {
             "; set LLM_API_KEY, or api_key under [llm]"
         }
+        // The error has it.
+        LlmErrorKind::MissingKey => "",
         LlmErrorKind::UnknownModel => "; set LLM_MODEL, or model under [llm]",
         LlmErrorKind::WrongAddress
         | LlmErrorKind::AddressRefused
@@ -225,8 +237,6 @@ fn next_step(kind: LlmErrorKind) -> &'static str {
             "; try again later"
         }
         LlmErrorKind::BadRequest
-        // The error has it.
-        LlmErrorKind::MissingKey => "",
         | LlmErrorKind::ContextWindowExceeded
         | LlmErrorKind::ContentPolicy
         | LlmErrorKind::Malformed

@@ -108,5 +108,9 @@ fn document_name(owner: Option<&UserId>) -> String {
 }
 
 fn failed(error: SealedError) -> HostError {
-    HostError::Failed(error.into())
+    HostError::Failed(match error {
+        // Another host of the same database has another key, which this one meets only now.
+        error @ SealedError::WrongKey(_) => UsageError(format!("{error}: {RESTORE_KEY}")).into(),
+        error => error.into(),
+    })
 }

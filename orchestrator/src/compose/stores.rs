@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use conversations::{ConversationLock, ConversationLocks, Conversations, HostError, LockGuard, ProfileStore};
-use engine::events::EventStore;
+use engine::events::{EventStore, StoreError};
 use protocol::ConversationId;
 use secrecy::ExposeSecret as _;
 use storage::postgres::{LeaseTiming, PoolUsage, PostgresOptions};
@@ -77,6 +77,14 @@ impl Stores {
             None => None,
         };
         Ok(Self { state_dir: state_dir.clone(), sqlite, lease_duration, shared })
+    }
+
+    /// Checks that large events can be stored and read, if they are not in the database.
+    pub(crate) async fn check_blobs(&self) -> Result<(), StoreError> {
+        match &self.sqlite.blobs {
+            Some(blobs) => blobs.check().await,
+            None => Ok(()),
+        }
     }
 
     /// Opens the event logs.
@@ -329,6 +337,6 @@ impl ConversationLocks for BothLocks {
     }
 }
 
-fn lease_error(error: engine::events::StoreError) -> HostError {
+fn lease_error(error: StoreError) -> HostError {
     HostError::Failed(error.into())
 }

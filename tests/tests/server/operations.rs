@@ -8,5 +8,6 @@ mod log;
 mod metrics;
 mod options;
 mod probes;
+mod startup_checks;
 mod tls;
 mod traces;
