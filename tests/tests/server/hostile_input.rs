@@ -286,7 +286,7 @@ async fn form_of_the_sign_in_is_short() {
     let server = HostServer::start(&home, &home.script(&json!([finish()])), &arguments);
     let sign_in = async |length: usize| {
         // The host name at which the page has its session.
-        let host = server.url.replace("http://127.0.0.1", "localhost");
+        let host = server.url.replace("http://127.0.0.1", "glovebox.localhost");
         let request = server.request_without_key(Method::POST, "/sign-in").header("Host", host);
         let request = request.header("Content-Type", "application/x-www-form-urlencoded");
         request.body(format!("key={}", "x".repeat(length))).send().await.unwrap().status()
