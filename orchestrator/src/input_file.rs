@@ -18,8 +18,11 @@ pub(crate) const MAX_SETTINGS_LENGTH: usize = 1 << 20;
 pub(crate) fn read_named(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(open(path, flags, Mode::empty())?);
-    // The path of an anonymous pipe cannot be resolved.
-    if file.metadata()?.file_type().is_fifo() && path.canonicalize().is_ok() {
+    let is_anonymous = || {
+        let name = std::fs::read_link(untrusted_folder::path_of(&file));
+        name.is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"pipe:"))
+    };
+    if file.metadata()?.file_type().is_fifo() && !is_anonymous() {
         return Err(not_regular());
     }
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;

@@ -324,7 +324,7 @@ pub async fn audit_log_is_bounded_and_wrong_keys_displace_nothing(backend: &dyn 
     assert!(kept.len() <= 1100 && kept[0].at_ms > 0, "{}", kept.len());
 }
 
-/// The entries of a user do not displace those of others.
+/// The entries of a user do not displace entries of others.
 pub async fn user_displaces_no_audit_entries_of_others(backend: &dyn AccountBackend) {
     let log = backend.open_audit().await;
     let of_user = |name: &str| AuditActor::User { name: user(name), key: None };

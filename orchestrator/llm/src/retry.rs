@@ -56,7 +56,7 @@ impl RetryPolicy {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            // A second one is no accident: it is not the API of a model.
+            // The second one in a row: the address is not the API of a model.
             let is_malformed = error.kind == LlmErrorKind::Malformed;
             let Some(after) = self.delay_before(next, &error).filter(|_| !(is_malformed && was_malformed))
             else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use accounts::Caller;
 use axum::RequestExt as _;
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use futures_util::StreamExt as _;
 use http::header;
@@ -60,7 +60,7 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<ServerState>> for For
     }
 }
 
-/// Reads the whole body of a request, once there is memory for it. Its maximum is that of the route, and [`FREE_BYTES`] if the
+/// Reads the whole body of a request, once there is memory for it. Its maximum is the one of the route, and [`FREE_BYTES`] if the
 /// request has no caller.
 pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiError> {
     let (parts, body) = request.into_parts();
@@ -73,15 +73,17 @@ pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiErr
     let declared =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let declared: usize = declared.unwrap_or(0);
-    if declared > MAX_BODY_BYTES {
+    let mut request = Request::new(body);
+    // Has the maximum number of bytes.
+    request.extensions_mut().clone_from(&parts.extensions);
+    let body = request.into_limited_body();
+    let max = body.size_hint().upper().map_or(MAX_BODY_BYTES, |max| max.try_into().unwrap_or(MAX_BODY_BYTES));
+    if declared > max.min(MAX_BODY_BYTES) {
         return Err(ApiError::TooLarge);
     }
     // Before anything of it is read: of several bodies with a part of the memory each, none would be complete.
     hold(declared).await?;
-    let mut request = Request::new(body);
-    // Has the maximum number of bytes.
-    request.extensions_mut().clone_from(&parts.extensions);
-    let mut frames = request.into_limited_body().into_data_stream();
+    let mut frames = body.into_data_stream();
     let mut body = Vec::with_capacity(declared);
     while let Some(frame) = frames.next().await {
         let frame = frame.map_err(to_body_error)?;

@@ -89,9 +89,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedFrames<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if let Some(waiting) = &mut self.waiting {
-            let permit = ready!(waiting.as_mut().poll(cx)).map_err(io::Error::other)?;
-            self.permits.push(permit);
+            let permit = ready!(waiting.as_mut().poll(cx));
             self.waiting = None;
+            self.permits.push(permit.map_err(io::Error::other)?);
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;

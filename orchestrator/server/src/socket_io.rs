@@ -51,7 +51,7 @@ const MAX_QUEUED_PACKETS: usize = 256;
 /// socketioxide parses it, without building its values, on a thread that serves other clients too: in some milliseconds.
 const MAX_MESSAGE_BYTES: usize = 10 << 20;
 
-/// The same of a client that may only read. It connects, and answers pings.
+/// Maximum size of a message of a read-only client, which connects, and answers pings.
 const MAX_READ_ONLY_BYTES: usize = 16 << 10;
 
 /// Delay before a packet is sent again to a client whose queue is full.
@@ -60,7 +60,7 @@ const QUEUE_RETRY_DELAY: Duration = Duration::from_millis(20);
 /// Number of actions that wait until those before them are applied.
 const MAX_QUEUED_ACTIONS: usize = 64;
 
-/// What separates the packets of a client that polls. It is in no JSON.
+/// Separator of the packets in a polled body. Never occurs in JSON.
 const PACKET_SEPARATOR: u8 = 0x1e;
 
 /// The path of all requests of sockets.
@@ -82,7 +82,7 @@ impl Question {
     /// Records that the client has been sent a question. One that follows a decision has to be read first: a second click, also in
     /// another window, decides on what the first one was about. V0's page has no way back from a decision that is ignored, so that no
     /// other is.
-    fn is_sent(&self, action: EventId, follows_decision: bool) {
+    fn record_sent(&self, action: EventId, follows_decision: bool) {
         let reading_time = if follows_decision { MIN_QUESTION_AGE } else { Duration::ZERO };
         let sent = SentQuestion { action, readable_at: Instant::now() + reading_time };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
@@ -197,10 +197,11 @@ pub(crate) async fn serve(State(sockets): State<Sockets>, request: Request, next
     let Some(caller) = request.extensions().get::<Caller>().cloned() else {
         return ApiError::NoKey.into_response();
     };
-    if request.headers().contains_key(http::header::UPGRADE) {
-        sockets.upgrade(&caller, request).await
-    } else if request.method() == Method::POST {
+    // The packets of a POST are received, whatever its headers ask for.
+    if request.method() == Method::POST {
         sockets.receive(&caller, request).await.unwrap_or_else(ApiError::into_response)
+    } else if request.headers().contains_key(http::header::UPGRADE) {
+        sockets.upgrade(&caller, request).await
     } else {
         sockets.respond(request).await
     }
@@ -294,6 +295,7 @@ fn enqueue(
 
 /// Parses the first argument of an event.
 fn parse_event(json: &[u8]) -> Result<UserEvent, ApiError> {
+    check_count("event", json, MAX_VALUES)?;
     let values = serde_json::from_slice::<Vec<Value>>(json);
     let argument = values.map_err(|error| ApiError::invalid("event", error))?.into_iter().nth(1);
     UserEvent::parse(argument.ok_or_else(|| ApiError::invalid("event", "has no argument"))?)
@@ -414,7 +416,7 @@ async fn send_events(
         if awaiting.is_none()
             && let Some((action, follows_decision)) = asked_about.take()
         {
-            question.is_sent(action, follows_decision);
+            question.record_sent(action, follows_decision);
         }
         if !is_replayed && !has_title && is_user_message(&event) {
             // The first message is the title until a model has found one.

@@ -365,10 +365,11 @@ async fn prepare_existing(overrides: &Overrides) -> anyhow::Result<(Config, Stat
 async fn prepare_server(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let config = load_trusted_config(overrides)?;
     let is_chosen = config.runtime != Runtime::Auto;
+    StateDir::open(&config.state_dir)?.check_writable()?;
     let (config, state_dir) = resolve_runtime(config, overrides).await?;
     match config.runtime {
-        _ if is_chosen => {}
         Runtime::Docker => state_dir.record_engine()?,
+        _ if is_chosen => {}
         _ if config.host.docker_host.is_some() || state_dir.had_engine() => anyhow::bail!(
             "the container engine does not answer (to see why: glovebox doctor --runtime docker); to use processes of this \
              machine instead, add --runtime local"

@@ -159,7 +159,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         config.llm.model.clone_from(&overrides.model);
     }
     startup_checks::warn_about_budget(&config)?;
-    startup_checks::warn_about_runtime(&config, &state_dir).await;
+    startup_checks::warn_without_sandboxes(&config, &state_dir).await;
     let close_delay = config.sandbox.close_delay;
     let max_running_per_user = config.max_concurrent_conversations;
     let listener = systemd::listen(inherited, arguments.listen).await?;

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -37,9 +37,10 @@ impl TrajectoryFile {
     /// Opens the file at `path`, or the folder of a new file. If `path` is a folder, the file is named by the conversation's id.
     /// Creates missing folders. Fails if the trajectory could not be saved.
     pub(super) fn open(path: &Path, id: &ConversationId) -> io::Result<Self> {
-        if path.starts_with("/dev") {
-            // Streams of this process, such as `/dev/stdout`, are links.
-            let file = OpenOptions::new().write(true).open(path)?;
+        if is_stream(path) {
+            let flags = OFlags::NONBLOCK.bits().cast_signed();
+            let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
+            fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
             return Ok(Self { path: path.to_owned(), target: Target::Existing(file) });
         }
         let is_folder = matches!(NamedPath::resolve(path), Ok(NamedPath::Folder(_)))
@@ -86,6 +87,12 @@ impl TrajectoryFile {
             }
         }
     }
+}
+
+/// Whether a path is a stream of this process, which is a link.
+fn is_stream(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/stderr"].iter().any(|stream| path == Path::new(stream))
+        || path.parent() == Some(Path::new("/dev/fd"))
 }
 
 /// Opens the configured file. `None` if none is configured.

@@ -16,7 +16,7 @@ use super::{FolderWalk, Node, Step, open_folder};
 const CHUNK_BYTES: u64 = 32 << 20;
 
 /// Copies what is in a folder into another one, as `cp -a` does: with owners as far as permitted, modes, times and links.
-/// Setuid and setgid bits are lost, which a server may not set (`RestrictSUIDSGID=`). Hard links become files. Leaves out FIFOs,
+/// Setuid and setgid bits are lost: nothing of a sandbox gets them on the host. Hard links become files. Leaves out FIFOs,
 /// sockets, devices and extended attributes. Ends with [`io::ErrorKind::Interrupted`] when cancelled.
 ///
 /// # Errors
@@ -135,7 +135,11 @@ fn copy_content(
             Err(Errno::NXIO) => break, // only a hole follows
             Err(error) => return Err(error.into()),
         };
-        end = rustix::fs::seek(source, SeekFrom::Hole(start))?.min(length);
+        end = match rustix::fs::seek(source, SeekFrom::Hole(start)) {
+            Ok(end) => end.min(length),
+            Err(Errno::NXIO) => break, // was truncated meanwhile
+            Err(error) => return Err(error.into()),
+        };
         source.seek(io::SeekFrom::Start(start))?;
         target.seek(io::SeekFrom::Start(start))?;
         let mut left = end.saturating_sub(start);

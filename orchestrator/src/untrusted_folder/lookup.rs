@@ -8,13 +8,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path};
 
-use rustix::fs::{Mode, mkdirat, openat};
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
-use super::{FOLDER, MAX_LEVELS, Node};
+use super::{MAX_LEVELS, Node};
 
 /// Maximum number of links on the way, as for the kernel.
 const MAX_LINKS: usize = 40;
+
+/// A folder on the way. It need not be readable.
+const ON_THE_WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Opens a path beneath a folder. Links are followed, but neither they nor `..` lead out of the folder.
 pub(crate) fn open_beneath(folder: OwnedFd, path: &Path) -> io::Result<Node> {
@@ -28,7 +31,7 @@ pub(crate) fn open_beneath(folder: OwnedFd, path: &Path) -> io::Result<Node> {
 /// Result of a lookup.
 #[derive(Debug)]
 pub(crate) enum NamedPath {
-    /// A folder.
+    /// A folder, which is not open for reading.
     Folder(OwnedFd),
     /// Anything else, in this folder.
     Existing { folder: OwnedFd, name: OsString, node: Node },
@@ -76,7 +79,7 @@ impl Lookup {
     }
 
     fn from_working_folder() -> io::Result<Self> {
-        Ok(Self::new(rustix::fs::open(".", FOLDER, Mode::empty())?, Base::Machine))
+        Ok(Self::new(rustix::fs::open(".", ON_THE_WAY, Mode::empty())?, Base::Machine))
     }
 
     /// Puts a path before the rest.
@@ -85,7 +88,7 @@ impl Lookup {
             if self.base == Base::Folder {
                 return Err(leads_out());
             }
-            self.folders = vec![rustix::fs::open("/", FOLDER, Mode::empty())?];
+            self.folders = vec![rustix::fs::open("/", ON_THE_WAY, Mode::empty())?];
         }
         for component in path.components().rev() {
             if matches!(component, Component::Normal(_) | Component::ParentDir) {
@@ -109,8 +112,10 @@ impl Lookup {
                     return self.into_folder().map(|folder| NamedPath::Missing { folder, name });
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound && self.creates_folders => {
-                    mkdirat(folder, &name, Mode::from_raw_mode(0o777))?;
-                    Node::open(folder, &name)?
+                    match mkdirat(folder, &name, Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => Node::open(folder, &name)?,
+                        Err(error) => return Err(error.into()),
+                    }
                 }
                 node => node?,
             };
@@ -120,7 +125,7 @@ impl Lookup {
                 if self.folders.len() == MAX_LEVELS {
                     return Err(Errno::NAMETOOLONG.into());
                 }
-                self.folders.push(node.open_folder()?);
+                self.folders.push(node.handle.into());
             } else if self.rest.is_empty() {
                 return self.into_folder().map(|folder| NamedPath::Existing { folder, name, node });
             } else {
@@ -139,7 +144,7 @@ impl Lookup {
         match (self.folders.is_empty(), self.base) {
             (false, _) => {}
             (true, Base::Folder) => return Err(leads_out()),
-            (true, Base::Machine) => self.folders.push(openat(folder, "..", FOLDER, Mode::empty())?),
+            (true, Base::Machine) => self.folders.push(openat(folder, "..", ON_THE_WAY, Mode::empty())?),
         }
         Ok(())
     }
@@ -160,8 +165,8 @@ impl Lookup {
         self.push(target)
     }
 
-    /// Whether only root can write the current folder. As root, only that of `/` is known: a sandbox may be root as well, but never
-    /// gets that folder.
+    /// Whether only root can write the current folder. If this process is root, only `/` is known: a sandbox may be root as well, but
+    /// never gets that folder.
     fn is_only_written_by_root(&self) -> io::Result<bool> {
         let Some(folder) = self.folders.last() else { return Ok(false) };
         let (found, root) = (File::from(folder.try_clone()?).metadata()?, std::fs::metadata("/")?);

@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
-use rustix::fs::Dir;
+use rustix::fs::{Dir, Mode, openat};
 
-use super::{MAX_LEVELS, Node};
+use super::{FOLDER, MAX_LEVELS, Node};
 
 /// Maximum number of entries, because a program can create them faster than they are read.
 const MAX_ENTRIES: u64 = 4_000_000;
@@ -40,7 +40,8 @@ struct Level {
 
 impl FolderWalk {
     pub(crate) fn new(folder: OwnedFd) -> io::Result<Self> {
-        let root = Level { entries: Dir::new(folder)?, path: PathBuf::new() };
+        let root =
+            Level { entries: Dir::new(openat(folder, ".", FOLDER, Mode::empty())?)?, path: PathBuf::new() };
         Ok(Self { levels: vec![root], entries_left: MAX_ENTRIES })
     }
 

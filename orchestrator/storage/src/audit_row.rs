@@ -42,12 +42,17 @@ pub(crate) fn is_removal_due(last: i64, count: usize) -> bool {
 /// Returns how many entries of unknown clients (`true`) and of the others are kept. Separately, because wrong keys must not displace
 /// the others.
 pub(crate) fn max_by_kind(max: u64) -> [(bool, i64); 2] {
-    let max = i64::try_from(max).unwrap_or(i64::MAX);
-    let max_unknown = max / UNKNOWN_SHARE;
-    [(true, max_unknown), (false, max - max_unknown)]
+    let max_known = max_of_known(max);
+    [(true, i64::try_from(max).unwrap_or(i64::MAX) - max_known), (false, max_known)]
 }
 
-/// Returns how many entries of one user are kept, which must not displace those of others.
+/// Returns how many entries of users and of the operator are kept.
+pub(crate) fn max_of_known(max: u64) -> i64 {
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    max - max / UNKNOWN_SHARE
+}
+
+/// Returns how many entries of one user are kept in a full log, so that they displace no entries of others.
 pub(crate) fn max_by_user(max: u64) -> i64 {
     i64::try_from(max).unwrap_or(i64::MAX) / USER_SHARE
 }

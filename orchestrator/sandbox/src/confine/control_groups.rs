@@ -23,10 +23,10 @@ pub(crate) struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Returns the group that this process is in. The hierarchy is of version 2.
-    pub(crate) fn of_this_process(mount_point: &Path) -> Result<Self, ConfineError> {
+    /// Returns the group that a process is in: `self`, or an id. The hierarchy is of version 2.
+    pub(crate) fn of_process(process: &str, mount_point: &Path) -> Result<Self, ConfineError> {
         let failed = |error| ConfineError::Group(mount_point.to_owned(), error);
-        let groups = fs::read_to_string("/proc/self/cgroup").map_err(failed)?;
+        let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).map_err(failed)?;
         let path = own_path(&groups).ok_or(io::ErrorKind::NotFound.into()).map_err(failed)?;
         Ok(Self { folder: mount_point.join(path), mount_point: mount_point.to_owned() })
     }

@@ -178,7 +178,8 @@ fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, Co
     for group in &groups {
         group.enter()?;
     }
-    groups.extend(scope_mount_point.as_deref().map(ControlGroup::of_this_process).transpose()?);
+    let scope = scope_mount_point.as_deref().map(|mount_point| ControlGroup::of_process("self", mount_point));
+    groups.extend(scope.transpose()?);
     if let Some(limits) = limits {
         set_limits(limits).map_err(|error| ConfineError::Limits(error.into()))?;
     }

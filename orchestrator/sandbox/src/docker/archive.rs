@@ -12,11 +12,11 @@ pub(super) fn with_program(folder: &str, name: &str, bytes: &[u8]) -> io::Result
     archive.into_inner()
 }
 
-/// Builds an archive of folders that every user can write to.
-pub(super) fn with_open_folders(folders: &[&str]) -> io::Result<Vec<u8>> {
+/// Builds an archive of folders with these modes.
+pub(super) fn with_folders(folders: &[(&str, u32)]) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
-    for folder in folders {
-        append(&mut archive, EntryType::Directory, folder, 0o777, &[])?;
+    for (folder, mode) in folders {
+        append(&mut archive, EntryType::Directory, folder, *mode, &[])?;
     }
     archive.into_inner()
 }

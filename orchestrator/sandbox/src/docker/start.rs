@@ -215,14 +215,14 @@ impl ContainerStart<'_> {
         let mut folders = Vec::new();
         // The permissions of a mounted folder are not changed.
         if user.is_none() && !image_is_roots && !mounts::cover_workspace(self.spec) {
-            folders.push("workspace");
+            folders.push(("workspace", 0o777));
         }
         if self.image.is_snapshot {
-            folders.extend(MEMORY_FOLDERS.map(|folder| folder.trim_start_matches('/')));
+            folders.extend(MEMORY_FOLDERS.map(|folder| (folder.trim_start_matches('/'), 0o1777)));
         }
         match folders.as_slice() {
             [] => Ok(()),
-            folders => self.upload("the folders of the user", archive::with_open_folders(folders)).await,
+            folders => self.upload("the folders of the user", archive::with_folders(folders)).await,
         }
     }
 

@@ -36,6 +36,7 @@ use crate::provisioning::{check_workspace, sandbox_id_of, with_logs};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 use crate::{HostSecret, ServerBinary};
 pub use bounds::Bounds;
+use bounds::ControlGroups;
 pub use bubblewrap::BUBBLEWRAP_PROGRAMS;
 use folder::SandboxFolder;
 pub use isolation::{Isolation, IsolationChoice, IsolationKind};
@@ -302,14 +303,19 @@ impl SandboxMonitoring for LocalProvider {
 /// Kills a sandbox's processes, removes its control groups and deletes its folder, with the record of its process last.
 async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), SandboxError> {
     let folder = SandboxFolder::new(&config.state_dir, sandbox)?;
-    if let Some(processes) = folder.server()? {
+    let group = config.secret.group_name(sandbox);
+    let server = folder.server()?;
+    let pid = server.as_ref().map(|processes| processes.server.pid);
+    // Found before the processes end.
+    let groups = ControlGroups::of_sandbox(&config.control_groups, &group, pid);
+    if let Some(processes) = server {
         processes.terminate().await.map_err(|source| {
             let pid = processes.server.pid;
             SandboxError::host("terminate", format_args!("the server of {sandbox}, process {pid}"), source)
         })?;
     }
-    let group = config.secret.group_name(sandbox);
-    bounds::remove(&config.control_groups, &group)
+    groups
+        .remove(&group)
         .await
         .map_err(|source| SandboxError::host("remove", format_args!("the control groups {group}"), source))?;
     folder.remove().await

@@ -84,8 +84,10 @@ pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -
                     hop.destination()
                 )));
             }
-            // The connection broke. After refusals, it is the server's limit of attempts.
-            AuthResult::Failure { .. } if handle.is_closed() && refused.is_empty() => {
+            // The connection broke before a reply, which names methods. After refusals, it is the server's limit of attempts.
+            AuthResult::Failure { remaining_methods, .. }
+                if remaining_methods.is_empty() && handle.is_closed() && refused.is_empty() =>
+            {
                 return Err(broken(&"the connection was closed"));
             }
             AuthResult::Failure { .. } => refused.push(candidate.name()),

@@ -53,7 +53,8 @@ pub(crate) async fn serve(
             return answer_other_page(&state, &target, request).await;
         }
         let client = Client::find(request.extensions());
-        let admitted = admit(&state, client, &target, request.uri(), request.headers()).await;
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        let admitted = admit(&state, client, &target, (method, uri, headers)).await;
         if let Err(ApiError::WrongKey) = admitted {
             state.audit.append_wrong_port_key(client, request.method(), &target.conversation).await;
             // As for a key whose caller may not see the conversation.
@@ -107,7 +108,7 @@ async fn answer_other_page(
     Ok(response)
 }
 
-/// Returns a link to a port of a conversation's sandbox, which is valid for some minutes, and as long as the key or the session of
+/// Returns a link to a port of a conversation's sandbox, which is valid for one to two hours, and as long as the key or the session of
 /// the caller. `None` if the id of the conversation cannot be in a host name.
 pub(crate) fn link(
     state: &ServerState,
@@ -138,8 +139,7 @@ async fn admit(
     state: &ServerState,
     client: Option<Client>,
     target: &SandboxPort,
-    uri: &Uri,
-    headers: &HeaderMap,
+    (method, uri, headers): (&Method, &Uri, &HeaderMap),
 ) -> Result<Admission, ApiError> {
     let access = PortAccess { signatures: &state.signatures, target };
     if let Some((path, credential)) = access.accept_token(uri) {
@@ -149,12 +149,12 @@ async fn admit(
     // Before the key, because a bearer token may be for the program.
     if let Some(credential) = access.accept_cookie(headers) {
         let caller = require_access(state, &credential, target).await?;
-        // A program gets no token, also if it has expired.
+        // A program gets no token, also if it has expired. A redirect would lose the body of other requests.
         return Ok(match access::split_tokens(uri) {
-            Some((_, path)) => {
+            Some((_, path)) if method.is_safe() => {
                 Admission::Redirect { cookie: access.cookie(&state.port_hosts, &credential), path }
             }
-            None => Admission::Forward(caller),
+            _ => Admission::Forward(caller),
         });
     }
     // A page has the cookie. One of the program could send wrong keys, and thus lock its visitor's address out.

@@ -14,7 +14,7 @@ use crate::extract::{ConversationPath, RequestCaller};
 use crate::state::ServerState;
 use crate::{auth, ports};
 
-/// Ports of servers under development. V0's page asks for links once, and then tries those that it has got again and again: without
+/// Ports of servers under development. V0's page asks for links once, and then tries them again and again: without
 /// these it would not find a program that is started later.
 const USUAL_PORTS: [u16; 5] = [3000, 5000, 5173, 8000, 8080];
 

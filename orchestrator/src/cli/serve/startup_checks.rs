@@ -43,19 +43,19 @@ pub(super) async fn check_stores(
             Ok(())
         }
         Err(error) => {
-            let context = match config.store.url {
-                Some(_) => format!("cannot use the store {}", config.store.name()),
-                None => format!(
-                    "cannot use the store {}: restore a backup into an empty one with `glovebox store restore`",
-                    state_dir.events_file().display()
+            let (store, advice) = match config.store.url {
+                Some(_) => (config.store.name(), ""),
+                None => (
+                    state_dir.events_file().display().to_string(),
+                    "; if it is damaged, restore a backup into an empty one with `glovebox store restore`",
                 ),
             };
-            Err(anyhow::Error::new(error).context(context))
+            anyhow::bail!("cannot use the store {store}: {}{advice}", format_chain(&error))
         }
     }
 }
 
-/// Checks the place of large events. The inner error is one that may be corrected while the server runs.
+/// Checks the place of large events. The inner error may be corrected while the server runs.
 async fn check_blobs(
     config: &Config,
     state_dir: &StateDir,
@@ -92,7 +92,7 @@ fn may_recover(error: &StoreError) -> bool {
 }
 
 /// Warns if no sandbox can be created now. An engine may start later, and services on other machines are not asked.
-pub(super) async fn warn_about_runtime(config: &Config, state_dir: &StateDir) {
+pub(super) async fn warn_without_sandboxes(config: &Config, state_dir: &StateDir) {
     let checked = match config.runtime {
         Runtime::Docker => compose::check_docker(config, state_dir).await,
         Runtime::Local => compose::isolation(config, state_dir).await.map(drop),

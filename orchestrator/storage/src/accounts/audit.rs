@@ -5,7 +5,7 @@ use protocol::{ConversationId, UserId};
 use rusqlite::{Connection, Row, TransactionBehavior, params};
 
 use super::parse_text;
-use crate::audit_row::{ActorRow, is_removal_due, max_by_kind, max_by_user};
+use crate::audit_row::{ActorRow, is_removal_due, max_by_kind, max_by_user, max_of_known};
 
 pub(super) fn append(connection: &mut Connection, entry: &AuditEntry, max: u64) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -54,17 +54,22 @@ fn remove_oldest(connection: &Connection, max: u64) -> rusqlite::Result<()> {
         DELETE FROM audit WHERE (actor = 'unknown') = ?1 AND number <= (
             SELECT number FROM audit WHERE (actor = 'unknown') = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2
         )";
-    const CROWDED: &str = "SELECT user FROM audit WHERE user IS NOT NULL GROUP BY user HAVING count(*) > ?1";
+    const IS_FULL: &str =
+        "SELECT EXISTS (SELECT 1 FROM audit WHERE (actor = 'unknown') = 0 LIMIT 1 OFFSET ?1)";
+    const USERS_ABOVE_SHARE: &str =
+        "SELECT user FROM audit WHERE user IS NOT NULL GROUP BY user HAVING count(*) > ?1";
     const REMOVE_OF_USER: &str = "
         DELETE FROM audit WHERE user = ?1 AND number <= (
             SELECT number FROM audit WHERE user = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2
         )";
-    let max_of_user = max_by_user(max);
-    let mut crowded = connection.prepare_cached(CROWDED)?;
-    let users: Vec<String> =
-        crowded.query_map([max_of_user], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    for user in users {
-        connection.execute(REMOVE_OF_USER, params![user, max_of_user])?;
+    if connection.query_row(IS_FULL, [max_of_known(max)], |row| row.get(0))? {
+        let max_of_user = max_by_user(max);
+        let mut above = connection.prepare_cached(USERS_ABOVE_SHARE)?;
+        let users: Vec<String> =
+            above.query_map([max_of_user], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        for user in users {
+            connection.execute(REMOVE_OF_USER, params![user, max_of_user])?;
+        }
     }
     for (is_unknown, max) in max_by_kind(max) {
         connection.execute(REMOVE, params![is_unknown, max])?;

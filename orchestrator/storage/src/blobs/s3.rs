@@ -111,7 +111,7 @@ impl BlobBucket {
         Ok(Self { store, prefix, checked_at: Mutex::default() })
     }
 
-    /// Checks that objects can be stored and read, with one that no conversation has. A success counts for [`CHECK_INTERVAL`].
+    /// Checks that objects can be stored and read, with an object of its own. A success counts for [`CHECK_INTERVAL`].
     pub(super) async fn check(&self) -> Result<(), BlobError> {
         let mut checked_at = self.checked_at.lock().await;
         if checked_at.is_some_and(|checked_at| checked_at.elapsed() < CHECK_INTERVAL) {

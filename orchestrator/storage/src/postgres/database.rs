@@ -3,8 +3,9 @@
 //! A restart of PostgreSQL closes all connections. Statements that were not sent yet wait up to [`RECONNECT_TIMEOUT`] for the
 //! server. The result of a statement that was sent is unknown then.
 //!
-//! A server that hangs lets an access wait for its whole time. The ones that follow within [`SHORT_PERIOD`] wait a short time only,
-//! because a request makes several, and waits for those of others.
+//! An access to an unresponsive server waits for the whole timeout. Accesses within [`SHORT_PERIOD`] after it wait a short time for
+//! a connection, because a request makes several, and waits for other requests. The timeout of a response is never shortened: a
+//! statement that the server still executes would be taken for a failed one.
 
 use std::ops::Add;
 use std::sync::{Mutex, PoisonError};
@@ -34,14 +35,11 @@ const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 /// Time to wait for a response. Longer than the server's own limit, and reached only if the server is not responding.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time after an access that had no response within its whole time.
+/// Time after an access without a response.
 const SHORT_PERIOD: Duration = Duration::from_secs(10);
 
 /// Time to wait for a connection within [`SHORT_PERIOD`].
 const SHORT_RECONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Time to wait for a response within [`SHORT_PERIOD`].
-const SHORT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Time to wait for migrations, including those of another host.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(20 * 60);
@@ -130,23 +128,11 @@ fn root_cause(error: PoolError) -> Box<dyn std::error::Error + Send + Sync> {
     }
 }
 
-/// How long an access waits.
-#[derive(Debug, Clone, Copy)]
-struct Patience {
-    reconnect: Duration,
-    response: Duration,
-}
-
-impl Patience {
-    const WHOLE: Self = Self { reconnect: RECONNECT_TIMEOUT, response: RESPONSE_TIMEOUT };
-    const SHORT: Self = Self { reconnect: SHORT_RECONNECT_TIMEOUT, response: SHORT_RESPONSE_TIMEOUT };
-}
-
 /// The connections of a store.
 pub(super) struct Database {
     pool: Pool,
-    /// When the last access ended that had no response within its whole time. `None` after a response.
-    hung_at: Mutex<Option<Instant>>,
+    /// When the last access without a response ended. `None` after a response.
+    unresponsive_at: Mutex<Option<Instant>>,
 }
 
 impl Database {
@@ -171,7 +157,7 @@ impl Database {
             .build()
             .map_err(|error| PostgresOpenError::Pool(error.into()))?;
         match pool.get().await {
-            Ok(_) => Ok(Self { pool, hung_at: Mutex::new(None) }),
+            Ok(_) => Ok(Self { pool, unresponsive_at: Mutex::new(None) }),
             Err(error) => {
                 Err(PostgresOpenError::Connect { database: connector.to_string(), source: root_cause(error) })
             }
@@ -210,35 +196,39 @@ impl Database {
         sql: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, DatabaseError> {
-        let hung_at = *self.hung_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_hanging = hung_at.is_some_and(|hung_at| hung_at.elapsed() < SHORT_PERIOD);
-        let patience = if is_hanging { Patience::SHORT } else { Patience::WHOLE };
-        let result = self.query_within(patience, sql, parameters).await;
-        let is_still =
-            matches!(result, Err(DatabaseError::Unavailable(_) | DatabaseError::Unresponsive { .. }));
-        // A short wait that was too short begins no further period: a slow server must get the whole time again.
-        if !is_still || !is_hanging {
-            let mut hung_at = self.hung_at.lock().unwrap_or_else(PoisonError::into_inner);
-            *hung_at = is_still.then(Instant::now);
-        }
-        result
-    }
-
-    async fn query_within(
-        &self,
-        Patience { reconnect, response }: Patience,
-        sql: &'static str,
-        parameters: Parameters<'_>,
-    ) -> Result<Vec<Row>, DatabaseError> {
-        let client = self.client(reconnect).await?;
+        let is_short = self.unresponsive_at().is_some_and(|at| at.elapsed() < SHORT_PERIOD);
+        let client = self.client(if is_short { SHORT_RECONNECT_TIMEOUT } else { RECONNECT_TIMEOUT }).await;
+        let client = match client {
+            Err(DatabaseError::Unavailable(PoolError::Timeout(TimeoutType::Create))) if !is_short => {
+                self.set_unresponsive_at(Some(Instant::now()));
+                client?
+            }
+            client => client?,
+        };
         let rows = async {
             let statement = client.prepare_cached(sql).await?;
             client.query(&statement, parameters).await
         };
-        match timeout(response, rows).await {
-            Ok(rows) => Ok(rows?),
-            Err(source) => Err(abandon(client, response, source)),
+        match timeout(RESPONSE_TIMEOUT, rows).await {
+            Ok(rows) => {
+                self.set_unresponsive_at(None);
+                Ok(rows?)
+            }
+            Err(source) => {
+                self.set_unresponsive_at(Some(Instant::now()));
+                // The others are of the same server, and would let each access wait as long.
+                self.pool.retain(|_, _| false);
+                Err(abandon(client, RESPONSE_TIMEOUT, source))
+            }
         }
+    }
+
+    fn unresponsive_at(&self) -> Option<Instant> {
+        *self.unresponsive_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_unresponsive_at(&self, at: Option<Instant>) {
+        *self.unresponsive_at.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
     /// Closes all connections once they are not in use.

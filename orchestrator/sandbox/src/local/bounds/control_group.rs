@@ -96,18 +96,27 @@ impl ControlGroups {
         Ok(())
     }
 
+    /// Returns all hierarchies that can have groups with this name. `server` is a process of the sandbox: a service may have created
+    /// its groups below its own.
+    pub(in super::super) fn of_sandbox(file_system: &Path, name: &str, server: Option<i32>) -> Self {
+        let of_server = server.and_then(|server| of_member(file_system, name, server));
+        let mut hierarchies = hierarchies(file_system);
+        hierarchies.extend(of_server.or_else(|| delegated(file_system)));
+        Self { hierarchies }
+    }
+
+    /// Kills the processes of the groups with this name in all hierarchies, and removes the groups. Idempotent.
+    pub(in super::super) async fn remove(&self, name: &str) -> io::Result<()> {
+        for hierarchy in &self.hierarchies {
+            hierarchy.remove(name).await?;
+        }
+        Ok(())
+    }
+
     /// Creates the groups with this name, for a process that enters them.
     pub(super) fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<Vec<ControlGroup>> {
         self.hierarchies.iter().map(|hierarchy| hierarchy.create(name, resources)).collect()
     }
-}
-
-/// Kills the processes of the groups with this name in all hierarchies, and removes the groups. Idempotent.
-pub(in super::super) async fn remove(file_system: &Path, name: &str) -> io::Result<()> {
-    for hierarchy in hierarchies(file_system).into_iter().chain(delegated(file_system)) {
-        hierarchy.remove(name).await?;
-    }
-    Ok(())
 }
 
 /// Returns all hierarchies of both versions with their controllers.
@@ -122,12 +131,20 @@ fn hierarchies(file_system: &Path) -> Vec<Hierarchy> {
 
 /// Returns the hierarchy below the group of this program's service. `None` unless systemd has started the program in a subgroup.
 fn delegated(file_system: &Path) -> Option<Hierarchy> {
-    let own = ControlGroup::of_this_process(file_system).ok()?.folder;
+    let own = ControlGroup::of_process("self", file_system).ok()?.folder;
     let root = own.parent()?.to_owned();
     let mut value = [0];
     let is_delegated = rustix::fs::getxattr(&root, DELEGATED, &mut value).is_ok() && value == *b"1";
     let mount_point = file_system.to_owned();
     is_delegated.then_some(Hierarchy { mount_point, root, bounds: Bounds::Everything })
+}
+
+/// Returns the hierarchy in which a process is in the group with this name.
+fn of_member(file_system: &Path, name: &str, process: i32) -> Option<Hierarchy> {
+    let group = ControlGroup::of_process(&process.to_string(), file_system).ok()?.folder;
+    let parent = group.parent().filter(|parent| parent.ends_with(PARENT) && group.ends_with(name))?;
+    let (mount_point, root) = (file_system.to_owned(), parent.parent()?.to_owned());
+    Some(Hierarchy { mount_point, root, bounds: Bounds::Everything })
 }
 
 fn enable_in(group: &Path) -> io::Result<()> {

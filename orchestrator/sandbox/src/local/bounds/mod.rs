@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 use super::isolation::LaunchCommand;
 use super::{CONTROL_GROUPS, LocalConfig};
 use crate::confine::{Limits, Preparation};
-pub(super) use control_group::{ControlGroups, remove};
+pub(super) use control_group::ControlGroups;
 use scope::Scopes;
 
 /// The limits of this host's sandboxes. Its `Display` is for users.

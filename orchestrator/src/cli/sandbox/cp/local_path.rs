@@ -55,6 +55,9 @@ impl Target {
             (NamedPath::Folder(folder), Some(name)) => Ok(Self::Entry { folder, name: name.into() }),
             (NamedPath::Folder(folder), None) => Ok(Self::Contents(folder)),
             _ if location::has_trailing_slash(path) => Err(refuse(&"there is no such folder")),
+            (NamedPath::Existing { node, .. }, _) if !node.metadata().is_file() => {
+                Err(refuse(&"it is not a regular file; `-` is standard output"))
+            }
             (NamedPath::Existing { folder, name, .. } | NamedPath::Missing { folder, name }, _) => {
                 Ok(Self::Entry { folder, name })
             }

@@ -45,7 +45,7 @@ Write a local path that contains a colon as ./a:b. A folder is copied with its c
 folder; DIR/. copies only the contents. `-` is standard input or output: the bytes of a file, or a tar archive of a folder \
 in the sandbox. Links that lead out of the folder are skipped with a warning, and the exit code is 1. A local path must not \
 lead through a link, because a sandbox may have created it: name the folder that is meant. Links that only root can create, as \
-/home on some systems, are followed.
+/home on some systems, are followed; if you are root, only those in /.
 Examples:
   glovebox sandbox cp . box:/workspace
   glovebox sandbox cp box:result.json .

@@ -5,7 +5,7 @@ use protocol::{ConversationId, UserId};
 use tokio_postgres::Row;
 
 use super::{Database, stored};
-use crate::audit_row::{ActorRow, is_removal_due, max_by_kind, max_by_user};
+use crate::audit_row::{ActorRow, is_removal_due, max_by_kind, max_by_user, max_of_known};
 use crate::postgres::database::Parameters;
 use crate::postgres::read::BoxError;
 
@@ -27,8 +27,10 @@ const REMOVE: &str = "
         SELECT number FROM audit WHERE (actor = 'unknown') = $1 ORDER BY number DESC LIMIT 1 OFFSET $2
     )";
 
-/// Users with more entries than they may have.
-const CROWDED: &str =
+const IS_FULL: &str =
+    "SELECT EXISTS (SELECT 1 FROM audit WHERE (actor = 'unknown') = false LIMIT 1 OFFSET $1)";
+
+const USERS_ABOVE_SHARE: &str =
     "SELECT user_name FROM audit WHERE user_name IS NOT NULL GROUP BY user_name HAVING count(*) > $1";
 
 const REMOVE_OF_USER: &str = "
@@ -72,9 +74,12 @@ async fn remove_if_due(database: &Database, appended: &[Row], max: u64) -> Resul
     if !is_removal_due(last, appended.len()) {
         return Ok(());
     }
-    let max_of_user = max_by_user(max);
-    for row in database.query(CROWDED, &[&max_of_user]).await? {
-        database.query(REMOVE_OF_USER, &[&row.try_get::<_, &str>(0)?, &max_of_user]).await?;
+    let is_full = database.query(IS_FULL, &[&max_of_known(max)]).await?;
+    if is_full.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false) {
+        let max_of_user = max_by_user(max);
+        for row in database.query(USERS_ABOVE_SHARE, &[&max_of_user]).await? {
+            database.query(REMOVE_OF_USER, &[&row.try_get::<_, &str>(0)?, &max_of_user]).await?;
+        }
     }
     for (is_unknown, max) in max_by_kind(max) {
         database.query(REMOVE, &[&is_unknown, &max]).await?;
