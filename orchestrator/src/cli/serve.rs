@@ -89,7 +89,7 @@ pub(super) struct ServeArguments {
     rate_limit: RateLimit,
 
     /// Folder of a web page to serve on the same address, such as a build of V0's front end. Browsers sign in with the key, on this
-    /// machine at http://glovebox.localhost:PORT.
+    /// machine at the host glovebox.localhost.
     #[arg(long = "static", value_name = "DIR")]
     page_folder: Option<PathBuf>,
 
