@@ -98,7 +98,6 @@ fn list_names_the_engine_that_does_not_respond() {
     let _engine = UnixListener::bind(home.path().join("engine.sock")).unwrap();
     let mut list = home.glovebox(&["sandbox", "ls", "--runtime", "docker"]);
     let ran = CompletedRun::from_output(&list.env("DOCKER_HOST", &socket).output().unwrap()).expect(1);
-    let expected =
-        format!("the container engine at {socket} does not respond within 20 s: check that it runs");
+    let expected = format!("the engine at {socket} does not answer within 15 s; is Docker running?");
     assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
 }

@@ -32,7 +32,7 @@ pub(super) const USE_LOCAL: &str = "add `--runtime local` (for always: `runtime 
 const REQUEST_TIMEOUT_SECS: u64 = 60;
 
 /// Time to negotiate the API version, which needs nothing of the engine but that it responds.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time to read the logs of a failed container. The error is due within a second after the start timeout.
 const LOGS_TIMEOUT: Duration = Duration::from_millis(500);
