@@ -115,7 +115,7 @@ impl Follower {
         self.conversation.state()
     }
 
-    /// Returns the state with an event, which is in the log a moment before.
+    /// Returns the state after an event has been applied. An event is in the log before that.
     pub async fn state_with(&self, event: EventId) -> Arc<State> {
         self.conversation.wait_for(|state| state.next_id > event).await
     }

@@ -80,8 +80,8 @@ struct SentQuestion {
 
 impl Question {
     /// Records that the client has been sent a question. One that follows a decision has to be read first: a second click, also in
-    /// another window, decides on what the first one was about. V0's page has no way back from a decision that is ignored, so that no
-    /// other is.
+    /// another window, decides on what the first one was about. No other decision is ignored: V0's page hides its buttons after
+    /// one, and does not show them again.
     fn record_sent(&self, action: EventId, follows_decision: bool) {
         let reading_time = if follows_decision { MIN_QUESTION_AGE } else { Duration::ZERO };
         let sent = SentQuestion { action, readable_at: Instant::now() + reading_time };

@@ -67,7 +67,7 @@ impl Models {
         is_scripted(&config.llm) || matches!(self.mode, CallMode::Replay(_)) || self.agent.max_cost(1) > 0.0
     }
 
-    /// A warning that a budget, in US dollars, has no effect. `None` if there is no budget, or it has one.
+    /// Warns of a budget, in US dollars, without effect: the model has no prices. `None` without a budget, or if it is kept.
     pub(crate) fn budget_warning(&self, config: &Config, max_budget: Option<f64>) -> Option<String> {
         let max = max_budget.filter(|_| !self.has_known_price(config))?;
         Some(format!(

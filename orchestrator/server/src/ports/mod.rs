@@ -149,7 +149,8 @@ async fn admit(
     // Before the key, because a bearer token may be for the program.
     if let Some(credential) = access.accept_cookie(headers) {
         let caller = require_access(state, &credential, target).await?;
-        // A program gets no token, also if it has expired. A redirect would lose the body of other requests.
+        // A page of the program must not find a token in its address, not even an expired one. Other methods are forwarded as they
+        // are: a redirect would lose their bodies.
         return Ok(match access::split_tokens(uri) {
             Some((_, path)) if method.is_safe() => {
                 Admission::Redirect { cookie: access.cookie(&state.port_hosts, &credential), path }

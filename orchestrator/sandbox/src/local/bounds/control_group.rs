@@ -4,7 +4,7 @@
 //! removed before the sandbox. Those of a service are below the service's group, which systemd keeps while it has processes, also
 //! between two starts of the service. The unit needs `Delegate=`, and `DelegateSubgroup=` for the program itself: a group with
 //! processes of its own cannot bound groups below it. The names are derived from the installation and the sandbox, so that the
-//! groups are found without a record.
+//! groups are found without a record. Outside of a service, its groups are found by the processes of their sandboxes.
 
 use std::fs;
 use std::io::{self, ErrorKind};
