@@ -149,12 +149,14 @@ on_every_shell! {
     }
 
     async fn files_of_the_shell_do_not_contain_the_value(fixture) {
-// Without the terminal, whose input `cat` would consume. A pipe that the test runner left open never ends.
+        // Without the terminal, whose input `cat` would consume. A pipe that the test runner left open never ends.
         let files = "for f in /proc/$$/fd/*; do case $(readlink $f) in /dev/*) ;; *) timeout 0.1 cat $f;; esac; done";
-        let look = format!("while :; do cat /proc/$$/environ /proc/$$/cmdline; {files}; done </dev/null >>seen 2>&1 &");
+        let round = format!("cat /proc/$$/environ /proc/$$/cmdline; {files}; : >looked");
         // The file exists before the background job opens it: without it, the loop below would end immediately.
-        fixture.succeed(&format!(": >seen; ({look}); echo started")).await;
-        let command = ": >seen; echo $T; while [ \"$(wc -c <seen)\" -lt 50000 ]; do sleep 0.01; done";
+        fixture.succeed(&format!(": >seen; (while :; do {round}; done </dev/null >>seen 2>&1 &); echo started")).await;
+        // The second round begins during the command. No `$(…)`: the job would read from its pipe.
+        let wait = "rm -f looked; until [ -e looked ]; do sleep 0.01; done";
+        let command = &format!(": >seen; echo $T; {wait}; {wait}");
         let result = fixture.run_with(&[("T", "secret-value")], command).await;
         assert_eq!(result.metadata.suffix, completed(0));
         let seen = std::fs::read(fixture.path().join("seen")).unwrap();
