@@ -39,7 +39,6 @@ mod screen;
 mod serve;
 mod served_store;
 mod startup_files;
-mod status_terminal;
 mod store;
 mod table;
 mod target_folder;
@@ -350,8 +349,15 @@ async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let config = load_trusted_config(overrides)?;
     let requested = config.runtime;
     let (config, state_dir) = resolve_runtime(config, overrides).await?;
-    if requested == Runtime::Auto && config.runtime == Runtime::Local {
-        print::note(NO_ENGINE);
+    match (requested, config.runtime) {
+        (Runtime::Auto, Runtime::Local) => print::note(NO_ENGINE),
+        (Runtime::Auto, Runtime::Docker) => state_dir.record_engine()?,
+        (_, Runtime::Docker)
+            if !state_dir.had_engine() && compose::check_docker(&config, &state_dir).await.is_ok() =>
+        {
+            state_dir.record_engine()?;
+        }
+        _ => {}
     }
     Ok((config, state_dir))
 }
@@ -412,6 +418,9 @@ fn warn_about_runtime(config: &Config, overrides: &Overrides) {
     if overrides.network.is_some() && config.runtime.is_on_other_machine() {
         let runtime = &config.runtime;
         print::warning(&format!("the {runtime} runtime ignores --network"));
+    }
+    if config.runtime == Runtime::Ssh && !config.sandbox.volumes.is_empty() {
+        print::warning("the ssh runtime ignores the volumes");
     }
     if !config.runtime.has_images() && config.sandbox.image.is_some() {
         print::warning(&format!("the {} runtime ignores the image", config.runtime));

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::host_error;
 use crate::exit::UsageError;
 
-/// File that exists if a server has used a container engine.
+/// File that exists if a container engine was used.
 const ENGINE_FILE: &str = "engine";
 
 /// File that a server locks, with its [`ServedStore`].
@@ -220,13 +220,16 @@ impl StateDir {
         Ok(lock)
     }
 
-    /// Records that a server of this folder has used a container engine.
+    /// Records that a container engine is used with this folder.
     pub(crate) fn record_engine(&self) -> anyhow::Result<()> {
+        if self.had_engine() {
+            return Ok(());
+        }
         let file = self.path.join(ENGINE_FILE);
         std::fs::write(&file, "").with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// Whether a server of this folder has used a container engine.
+    /// Whether a container engine was used with this folder, and may have sandboxes.
     pub(crate) fn had_engine(&self) -> bool {
         self.path.join(ENGINE_FILE).exists()
     }

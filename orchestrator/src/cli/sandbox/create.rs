@@ -15,7 +15,7 @@ use crate::cli::interrupts::Interrupts;
 use crate::cli::screen::Output;
 use crate::cli::{duration_argument, print, print_isolation, trusted_config};
 use crate::compose::{self, Lock};
-use crate::config::{Config, Overrides, size_in_bytes};
+use crate::config::{Config, Overrides, Runtime, size_in_bytes};
 use crate::exit::{Exit, UsageError};
 use crate::workspace::{self, WorkspaceFolder};
 
@@ -135,6 +135,17 @@ pub(super) fn spec(
     image: Option<String>,
     options: SandboxOptions,
 ) -> anyhow::Result<SandboxSpec> {
+    if config.runtime == Runtime::Ssh {
+        for (is_given, option) in [
+            (!options.volume.is_empty(), "--volume"),
+            (options.memory.is_some(), "--memory"),
+            (options.cpus.is_some(), "--cpus"),
+        ] {
+            if is_given {
+                return Err(UsageError(format!("{option} has no effect on {}", config.runtime)).into());
+            }
+        }
+    }
     let default = compose::spec(&config.sandbox, name.conversation().clone());
     let mut environment = workspace::environment(&config.workspace, None);
     environment.extend(variables(&options.env)?);

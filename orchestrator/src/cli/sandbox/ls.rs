@@ -17,8 +17,8 @@ const SHORT_ID_LENGTH: usize = 12;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-By default, lists the sandboxes of docker, local, and, if they are configured, ssh and remote. Warns about a runtime that \
-does not respond. LEFT is the time until a sandbox of `create --ttl` is removed.")]
+By default, lists the sandboxes of local and, if they are configured or were used, docker, ssh and remote. Warns about a \
+runtime that does not respond, and exits with 1. LEFT is the time until a sandbox of `create --ttl` is removed.")]
 pub(super) struct LsArguments {
     /// Print one JSON array.
     #[arg(long)]
@@ -41,7 +41,7 @@ pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow
     if arguments.snapshots {
         return list_snapshots(runtimes.configured(), &arguments).await;
     }
-    let mut all = runtimes.list(|_| true).await?;
+    let (mut all, exit) = runtimes.list(|_| true).await?;
     all.sort_by_cached_key(|(_, summary)| (summary.created_at, display_name(summary)));
     if arguments.json {
         let all: Vec<Value> = all.iter().map(|(runtime, summary)| as_json(summary, runtime)).collect();
@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow
         let rows: Vec<_> = all.iter().map(|(runtime, summary)| row(summary, runtime)).collect();
         table::print(["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "LEFT", "MADE"], &rows)?;
     }
-    Ok(Exit::Finished)
+    Ok(exit)
 }
 
 pub(super) fn as_json(summary: &SandboxSummary, runtime: &SandboxRuntime) -> Value {

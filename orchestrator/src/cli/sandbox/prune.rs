@@ -34,8 +34,8 @@ pub(super) struct PruneArguments {
 
 pub(super) async fn run(arguments: PruneArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
-    let mut exit = Exit::Finished;
-    for (runtime, _) in runtimes.list_by_runtime().await? {
+    let (lists, mut exit) = runtimes.list_by_runtime().await?;
+    for (runtime, _) in lists {
         if !prune(runtime, arguments.dry_run).await? {
             exit = Exit::Failed;
         }

@@ -38,7 +38,7 @@ pub(super) struct RmArguments {
 pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     let (sandboxes, mut exit) = match arguments.all {
-        true => (runtimes.list(|summary| summary.lifetime.is_chosen_by_user()).await?, Exit::Finished),
+        true => runtimes.list(|summary| summary.lifetime.is_chosen_by_user()).await?,
         false => runtimes.find_all(&arguments.names).await?,
     };
     for (runtime, summary) in sandboxes {

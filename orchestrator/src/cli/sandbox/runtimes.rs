@@ -41,8 +41,8 @@ impl SandboxRuntimes {
         Ok(Self::new(configured, choice.runtime.is_some()))
     }
 
-    /// Returns the configured runtime. If the user has not chosen it, also docker, local, and the runtimes whose host is
-    /// configured.
+    /// Returns the configured runtime. If the user has not chosen it, also local, docker if its engine was used or is configured, and
+    /// the runtimes whose host is configured.
     pub(super) fn new(configured: SandboxRuntime, is_chosen: bool) -> Self {
         let (mut others, mut failures) = (Vec::new(), Vec::new());
         let sandbox = &configured.config.sandbox;
@@ -52,8 +52,9 @@ impl SandboxRuntimes {
             Some(_) => "",
         };
         let is_remote = sandbox.remote.server_url.is_some() || sandbox.remote.api_url.is_some();
+        let has_engine = configured.config.host.docker_host.is_some() || configured.state_dir.had_engine();
         for (runtime, may_have_sandboxes) in [
-            (Runtime::Docker, true),
+            (Runtime::Docker, has_engine),
             (Runtime::Local, true),
             (Runtime::Ssh, sandbox.ssh.target.is_some()),
             (Runtime::Remote, is_remote),
@@ -100,33 +101,38 @@ impl SandboxRuntimes {
         (lists_by_runtime, failures)
     }
 
-    /// Lists the sandboxes of each runtime that responds. Warns about the others. Fails if none responds.
-    pub(super) async fn list_by_runtime(&self) -> anyhow::Result<Vec<RuntimeSandboxes<'_>>> {
+    /// Lists the sandboxes of each runtime that responds. Warns about the others, for which the exit is [`Exit::Failed`]. Fails if
+    /// none responds.
+    pub(super) async fn list_by_runtime(&self) -> anyhow::Result<(Vec<RuntimeSandboxes<'_>>, Exit)> {
         let (lists, mut failures) = self.list_within(LIST_TIMEOUT).await;
         if lists.is_empty() {
             return Err(failures.swap_remove(0).1);
         }
+        let mut exit = Exit::Finished;
         for (runtime, error) in failures.iter().chain(&self.failures) {
             print::warning(&format!("{runtime} is left out: {error:#}"));
+            exit = Exit::Failed;
         }
-        Ok(lists)
+        Ok((lists, exit))
     }
 
-    /// Lists the sandboxes that match, of all runtimes that respond.
+    /// Lists the sandboxes that match, of all runtimes that respond, with the exit of [`Self::list_by_runtime`].
     pub(super) async fn list(
         &self,
         is_match: impl Fn(&SandboxSummary) -> bool,
-    ) -> anyhow::Result<Vec<(Arc<SandboxRuntime>, SandboxSummary)>> {
+    ) -> anyhow::Result<(Vec<(Arc<SandboxRuntime>, SandboxSummary)>, Exit)> {
         let mut found = Vec::new();
-        for (runtime, sandboxes) in self.list_by_runtime().await? {
+        let (lists, exit) = self.list_by_runtime().await?;
+        for (runtime, sandboxes) in lists {
             let sandboxes = remove_expired(runtime, sandboxes).await;
             let matching = sandboxes.into_iter().filter(|summary| is_match(summary));
             found.extend(matching.map(|summary| (Arc::clone(runtime), summary)));
         }
-        Ok(found)
+        Ok((found, exit))
     }
 
-    /// Finds a sandbox by name, in the configured runtime first. Fails if there is none.
+    /// Finds a sandbox by name, in the configured runtime first. A [`UsageError`] if there is none, another error if a runtime that
+    /// may have it does not respond.
     pub(super) async fn find(
         &self,
         name: &SandboxName,
@@ -148,11 +154,17 @@ impl SandboxRuntimes {
         if searched.is_empty() {
             return Err(failures.swap_remove(0).1);
         }
-        let unknown: String =
-            failures.iter().map(|(runtime, error)| format!("; {runtime} is unknown: {error:#}")).collect();
+        let searched = searched.join(", ");
+        if !failures.is_empty() {
+            let causes =
+                failures.iter().map(|(runtime, error)| format!("; {runtime} cannot be searched: {error:#}"));
+            anyhow::bail!(
+                "the sandbox {name} was not found: it is not at {searched}{}",
+                causes.collect::<String>()
+            );
+        }
         let text = format!(
-            "there is no sandbox {name} at {}: `glovebox sandbox ls` lists all sandboxes{}{unknown}",
-            searched.join(", "),
+            "there is no sandbox {name} at {searched}: `glovebox sandbox ls` lists all sandboxes{}",
             self.unsearched
         );
         Err(UsageError(text).into())

@@ -31,7 +31,7 @@ pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> any
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     let mut used: Vec<(String, ResourceUsage)> = Vec::new();
     let (sandboxes, mut exit) = match arguments.names.is_empty() {
-        true => (runtimes.list(|summary| summary.condition != SandboxState::Ended).await?, Exit::Finished),
+        true => runtimes.list(|summary| summary.condition != SandboxState::Ended).await?,
         false => runtimes.find_all(&arguments.names).await?,
     };
     for (runtime, summary) in sandboxes {
