@@ -7,7 +7,7 @@ use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use engine::condenser::{CondenserConfig, Noop};
 use engine::conversation::{
-    Conversation, EngineParts, INTERRUPTED, ResumeOptions, SandboxDisposition, State,
+    Conversation, EngineParts, INTERRUPTED, ResumeOptions, SandboxDisposition, State, is_replacement_notice,
 };
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
@@ -194,6 +194,23 @@ async fn action_is_interrupted_and_sandbox_replaced_when_it_is_lost() {
         .collect();
     assert_eq!(interrupted.len(), 1);
     assert_eq!(fixture.action_results()[1], result("after", "after"));
+    conversation.close(SandboxDisposition::Remove).await.unwrap();
+}
+
+#[tokio::test]
+async fn sandbox_lost_while_the_agent_waits_fails_no_action() {
+    let fixture = ConversationFixture::new(&json!([bash("one"), finish(), bash("two"), finish()]));
+    let conversation = fixture.start().await;
+    wait_for_state(&conversation, AgentState::Finished).await;
+    fixture.provider.lose_all();
+    send_message(&conversation, "go on");
+    let again =
+        conversation.wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
+    tokio::time::timeout(Duration::from_secs(10), again).await.expect("the second message is handled");
+    assert_eq!(fixture.action_results(), [result("one", "one"), result("two", "two")]);
+    let log = fixture.log();
+    let notice = log.iter().find(|event| is_replacement_notice(event)).map(|event| event.id);
+    assert!(notice.is_some() && notice < conversation.state().last_user_message, "{notice:?}");
     conversation.close(SandboxDisposition::Remove).await.unwrap();
 }
 

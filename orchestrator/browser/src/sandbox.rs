@@ -118,6 +118,10 @@ impl Sandbox for BrowsingSandbox {
         }
     }
 
+    async fn check_connection(&self) -> Result<(), SandboxError> {
+        self.sandbox.check_connection().await
+    }
+
     fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
         self.sandbox.processes()
     }

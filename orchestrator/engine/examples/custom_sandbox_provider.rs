@@ -142,6 +142,10 @@ impl Sandbox for MemorySandbox {
         Ok(())
     }
 
+    async fn check_connection(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
     fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
         Err(SandboxError::Unsupported { runtime: "memory", what: "run programs" })
     }

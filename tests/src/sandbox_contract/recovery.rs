@@ -61,7 +61,7 @@ pub async fn restarted_host_attaches_to_a_running_action(backend: &dyn Backend) 
     remove(backend, sandbox).await;
 }
 
-/// The server is killed: the pending call fails, and a later attach fails too.
+/// The server is killed: the pending call fails, and later ones fail too.
 pub async fn killed_server_is_lost_within_five_seconds(backend: &dyn Backend) {
     let sandbox = create_sandbox(backend).await;
     let (output, first) = (OutputRecorder::default(), id(1));
@@ -78,6 +78,7 @@ pub async fn killed_server_is_lost_within_five_seconds(backend: &dyn Backend) {
     let (ended, started) = waited.await.expect("a lost sandbox is noticed");
     assert!(matches!(error(ended), SandboxError::Lost { .. }));
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(matches!(error(sandbox.check_connection().await), SandboxError::Lost { .. }));
     assert!(matches!(error(backend.provider().attach(sandbox.lease()).await), SandboxError::Lost { .. }));
     remove(backend, sandbox).await;
 }

@@ -12,11 +12,13 @@ mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::record::ModelRetried;
 use protocol::{ConversationId, Event, EventBody, EventId, Observation, Record, SandboxId};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
 
 use super::command::{Command, SandboxDisposition};
 use super::error::ConversationError;
@@ -40,6 +42,9 @@ use trace::InputTrace;
 
 /// Retries of calls that wait to be recorded. More are not recorded, so that a call never waits for the log.
 const MAX_QUEUED_RETRIES: usize = 32;
+
+/// Timeout of the check whether a sandbox is lost, which delays a message of the user.
+const SANDBOX_CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A retry of a model call, with the step that makes it.
 struct StepRetry {
@@ -144,7 +149,12 @@ impl Task {
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
-                    Some(Command::Input(input)) => self.handle(input).await?,
+                    Some(Command::Input(input)) => {
+                        if matches!(input, InputKind::UserMessage(_)) {
+                            self.check_sandbox().await?;
+                        }
+                        self.handle(input).await?;
+                    }
                     Some(Command::FindTitle { llm, message }) => {
                         let max_cost = title::max_cost(llm.as_ref(), &message);
                         self.title_model = Some(llm);
@@ -212,6 +222,20 @@ impl Task {
             self.decide(InputKind::SandboxRemoved).await?;
         }
         Ok(())
+    }
+
+    /// Reports a sandbox that was lost while nothing ran in it, so that its replacement precedes the user's message, and no action
+    /// of the agent fails. Actions in flight report it themselves.
+    async fn check_sandbox(&mut self) -> Result<(), ConversationError> {
+        let is_used = self.actions.values().any(|running| running.performer != Performer::ToolServer);
+        let Some(sandbox) = self.connected_sandbox().filter(|_| !is_used) else { return Ok(()) };
+        match timeout(SANDBOX_CHECK_TIMEOUT, sandbox.check_connection()).await {
+            Ok(Err(error @ SandboxError::Lost { .. })) => {
+                let lost = self.lose_sandbox(&error);
+                self.handle(lost).await
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Converts a result to an input. `None` if the work was abandoned, which can happen after its result was queued.

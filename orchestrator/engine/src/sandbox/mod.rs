@@ -123,6 +123,12 @@ pub trait Sandbox: Send + Sync {
     /// See [`SandboxError`].
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError>;
 
+    /// Reconnects if the connection has ended. Sends nothing over an open one.
+    ///
+    /// # Errors
+    /// [`SandboxError::Lost`] if the sandbox or its server is gone.
+    async fn check_connection(&self) -> Result<(), SandboxError>;
+
     /// Returns the capability to run programs.
     ///
     /// # Errors

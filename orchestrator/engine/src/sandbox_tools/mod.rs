@@ -160,6 +160,10 @@ mod tests {
             Ok(())
         }
 
+        async fn check_connection(&self) -> Result<(), SandboxError> {
+            Ok(())
+        }
+
         fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
             Ok(self)
         }

@@ -84,6 +84,10 @@ impl Sandbox for GuardedSandbox {
         self.sandbox.cancel(id).await
     }
 
+    async fn check_connection(&self) -> Result<(), SandboxError> {
+        self.sandbox.check_connection().await
+    }
+
     fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
         self.sandbox.processes()
     }

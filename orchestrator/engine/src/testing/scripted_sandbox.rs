@@ -248,6 +248,13 @@ impl Sandbox for ScriptedSandbox {
         Ok(())
     }
 
+    async fn check_connection(&self) -> Result<(), SandboxError> {
+        match self.machine.lost.is_cancelled() {
+            true => Err(SandboxError::Lost { detail: "the machine died".into() }),
+            false => Ok(()),
+        }
+    }
+
     fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
         Err(SandboxError::Unsupported { runtime: "scripted", what: "run programs" })
     }

@@ -197,6 +197,11 @@ impl Sandbox for ActionClient {
         }
     }
 
+    async fn check_connection(&self) -> Result<(), SandboxError> {
+        self.link.sender().await?;
+        Ok(())
+    }
+
     fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
         Ok(self)
     }

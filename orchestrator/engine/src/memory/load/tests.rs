@@ -102,6 +102,10 @@ impl Sandbox for FileSandbox {
         Ok(())
     }
 
+    async fn check_connection(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
     fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
         Err(SandboxError::Unsupported { runtime: "test", what: "run programs" })
     }
