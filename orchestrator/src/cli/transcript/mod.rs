@@ -59,7 +59,8 @@ impl Transcript {
             EventBody::Observation(observation) => self.format_observation(event, observation),
             EventBody::Record(record) => self.palette.paint(TextKind::Note, &record_text(record)),
         };
-        self.discard_partial_answer();
+        let end = self.discard_partial_answer();
+        let text = if text.starts_with('\n') { text } else { format!("{end}{text}") };
         let text = if self.shows_ids { self.with_id(event.id, &text) } else { text };
         self.with_heading(event.delegation, text)
     }
@@ -94,20 +95,18 @@ impl Transcript {
         format!("{speaker}{}{text}", if text.starts_with('\n') { "" } else { "\n" })
     }
 
-    /// Returns the lines of the model's answer that a streamed piece completes.
+    /// Returns the words of the model's answer that a streamed piece completes.
     pub(super) fn push_answer(&mut self, piece: &str) -> String {
         let is_first = self.partial_answer.is_unshown();
         match print::for_terminal(self.partial_answer.push(piece)) {
-            lines if is_first && !lines.is_empty() => {
-                format!("\n{}{}", self.label("agent: "), lines.trim_start_matches('\n'))
-            }
-            lines => lines,
+            words if is_first && !words.is_empty() => format!("\n{}{words}", self.label("agent: ")),
+            words => words,
         }
     }
 
-    /// Discards the partial answer, because the model call is retried.
-    pub(super) fn discard_partial_answer(&mut self) {
-        self.partial_answer = PartialAnswer::default();
+    /// Discards the partial answer, as when the model call is retried. Returns the end of its line.
+    pub(super) fn discard_partial_answer(&mut self) -> &'static str {
+        std::mem::take(&mut self.partial_answer).end_line()
     }
 
     fn label(&self, label: &str) -> String {
@@ -120,11 +119,10 @@ impl Transcript {
     }
 
     /// Formats a message of the agent: all of it, or what was not shown while it was streamed.
-    fn message(&self, label: &str, text: &str) -> String {
-        match self.partial_answer.remaining(text).map(|rest| clean(rest.trim_start_matches('\n'))) {
+    fn message(&mut self, label: &str, text: &str) -> String {
+        match std::mem::take(&mut self.partial_answer).finish(text) {
             None => format!("\n{}{}\n", self.label(label), clean(text)),
-            Some(rest) if rest.is_empty() => rest,
-            Some(rest) => rest + "\n",
+            Some(rest) => print::for_terminal(&rest),
         }
     }
 
@@ -134,7 +132,8 @@ impl Transcript {
             return String::new();
         };
         let (agent, text) = (live.agent, live.push(bytes));
-        self.with_heading(agent, text)
+        let end = if text.is_empty() { "" } else { self.partial_answer.end_line() };
+        self.with_heading(agent, format!("{end}{text}"))
     }
 
     /// Formats a gap in an action's output. `None` for the output that is shown live.
@@ -227,10 +226,13 @@ mod tests {
             transcript.format_event(&message("One line\nand\x1b[2J another\nand the end")),
             transcript.format_event(&message("Short.")),
         ];
+        assert_eq!(shown[1], "\nagent: One line\n");
         assert_eq!(shown.concat(), "\nagent: One line\nand another\nand the end\n\nagent: Short.\n");
-        transcript.push_answer("first try\n");
-        transcript.discard_partial_answer();
+        transcript.push_answer("first try");
+        assert_eq!(transcript.discard_partial_answer(), "\n");
         assert_eq!(transcript.push_answer("second\n"), "\nagent: second\n");
+        let shown = [transcript.push_answer("and a"), transcript.format_event(&ran(1))];
+        assert_eq!(shown.concat(), "and \n  a\n  b\n  [exit code 1]\n");
     }
 
     #[test]
