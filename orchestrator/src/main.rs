@@ -10,6 +10,7 @@ mod line_editor;
 mod metrics;
 mod redacted_stderr;
 mod resolved_path;
+mod status_terminal;
 mod telemetry;
 mod terminal_input;
 mod terminal_text;

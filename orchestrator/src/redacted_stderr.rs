@@ -7,9 +7,11 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError, RwLock};
 
+use console::Term;
 use engine::secrets::{Redactor, WeakRedactor};
-use indicatif::{ProgressBar, WeakProgressBar};
+use indicatif::{ProgressBar, ProgressDrawTarget, WeakProgressBar};
 
+use crate::status_terminal;
 use crate::terminal_text::escape_controls;
 
 static REDACTORS: RwLock<Redactors> = RwLock::new(Redactors { own: None, shared: Vec::new() });
@@ -29,13 +31,27 @@ pub(crate) fn set_status(status: &ProgressBar) {
     *STATUS.lock().unwrap_or_else(PoisonError::into_inner) = Some(status.downgrade());
 }
 
+fn status() -> Option<ProgressBar> {
+    STATUS.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(WeakProgressBar::upgrade)
+}
+
 /// Writes while the status line is cleared.
 fn above_status<T>(write: impl FnOnce() -> T) -> T {
-    let status = STATUS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match status.and_then(|status| status.upgrade()) {
+    match status() {
         Some(status) => status.suspend(write),
         None => write(),
     }
+}
+
+/// Asks the user while there is no status line, which would overwrite the question. Unlike [`above_status`], this does not block
+/// the tasks that change the status.
+pub(crate) fn without_status<T>(ask: impl FnOnce() -> T) -> T {
+    let Some(status) = status().filter(|status| !status.is_hidden()) else { return ask() };
+    status.set_draw_target(ProgressDrawTarget::hidden());
+    let _ = Term::stderr().clear_line(); // the question is asked all the same
+    let answer = ask();
+    status.set_draw_target(status_terminal::target());
+    answer
 }
 
 /// Sets the redactor of the configuration.

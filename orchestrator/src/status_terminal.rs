@@ -16,7 +16,7 @@ const MAX_DRAW_RATE: u8 = 20;
 struct StatusTerminal(Term);
 
 /// Returns standard error for status lines. Hidden if that is not a terminal.
-pub(super) fn target() -> ProgressDrawTarget {
+pub(crate) fn target() -> ProgressDrawTarget {
     let term = Term::buffered_stderr();
     if term.features().is_attended() {
         ProgressDrawTarget::term_like_with_hz(Box::new(StatusTerminal(term)), MAX_DRAW_RATE)

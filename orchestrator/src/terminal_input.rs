@@ -12,7 +12,7 @@ use rustix::process::getpgrp;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 
 use crate::line_editor::LineEditor;
-use crate::redacted_stderr::RedactedStderr;
+use crate::redacted_stderr::{RedactedStderr, without_status};
 
 /// Interval of polling the terminal. Users do not notice the delay.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -95,11 +95,13 @@ pub(crate) fn has_user() -> bool {
 
 /// Asks a question and returns the trimmed answer. Input that was typed before the question is not an answer to it.
 pub(crate) fn ask(question: &str) -> io::Result<String> {
-    discard_typed_input();
-    RedactedStderr.write_all(question.as_bytes())?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    Ok(answer.trim().to_owned())
+    without_status(|| {
+        discard_typed_input();
+        RedactedStderr.write_all(question.as_bytes())?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(answer.trim().to_owned())
+    })
 }
 
 /// Discards pending input, if standard input is this program's terminal.

@@ -398,7 +398,7 @@ fn resume_shows_live_output_after_a_crash() {
     while !shown.contains("\n  first\n") {
         assert_ne!(stderr.read_line(&mut shown).unwrap(), 0, "{shown}");
     }
-    assert!(shown.contains("attaching to an action that was running"), "{shown}");
+    assert!(shown.contains("continuing with an action that had not ended"), "{shown}");
     std::fs::write(home.workspace().join("go"), "").unwrap();
     std::io::Read::read_to_string(&mut stderr, &mut shown).unwrap();
     assert!(resumed.wait().unwrap().success() && shown.contains("\n  second\n"), "{shown}");

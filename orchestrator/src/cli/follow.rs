@@ -24,8 +24,8 @@ pub(super) struct TerminalFollower<'a> {
     pub(super) network: &'a str,
 }
 
-/// Printed before an action that an earlier process started.
-const ATTACHED: &str = "\n[attaching to an action that was running when the earlier process ended]\n";
+/// Printed before an action of an earlier process.
+const ATTACHED: &str = "\n[continuing with an action that had not ended when the earlier process did]\n";
 
 /// Error messages of programs without a network.
 const NETWORK_ERRORS: [&str; 6] = [

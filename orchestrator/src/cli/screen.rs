@@ -9,8 +9,9 @@ use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use protocol::{AgentState, ConversationId, Event, EventId};
 
 use super::palette::{self, Palette};
-use super::{print, status_terminal, transcript::Transcript};
+use super::{print, transcript::Transcript};
 use crate::redacted_stderr;
+use crate::status_terminal;
 
 /// Interval at which the status line is drawn.
 const DRAW_INTERVAL: Duration = Duration::from_millis(200);
@@ -104,10 +105,10 @@ impl Screen {
             LiveUpdate::Model {
                 progress: LlmProgress::Retrying { attempt, attempts, after, error }, ..
             } => {
-                self.transcript.discard_partial_answer();
+                let end = self.transcript.discard_partial_answer();
                 let wait = after.as_secs_f64();
                 let error = print::visible_line(&error.to_string());
-                self.show(&format!("[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
+                self.show(&format!("{end}[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
             }
         }
     }

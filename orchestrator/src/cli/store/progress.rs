@@ -5,7 +5,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::cli::{palette, status_terminal};
+use crate::cli::palette;
+use crate::status_terminal;
 
 const DRAW_DELAY: Duration = Duration::from_secs(1);
 const DRAW_INTERVAL: Duration = Duration::from_millis(200);

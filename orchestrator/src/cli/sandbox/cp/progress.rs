@@ -6,7 +6,7 @@ use engine::sandbox::ByteSource;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio_util::io::InspectReader;
 
-use crate::cli::status_terminal;
+use crate::status_terminal;
 
 const SIZED_TEMPLATE: &str =
     "{bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
