@@ -35,6 +35,22 @@ fn busybox_image_has_a_shell_and_no_other_tool() {
 }
 
 #[test]
+fn doctor_says_whether_the_engine_has_the_image() {
+    let Some(backend) = DockerBackend::busybox() else { return };
+    let home = Home::new();
+    let image = backend.image().unwrap();
+    for (image, found) in [
+        (image.as_str(), format!("it has the image {image}")),
+        ("localhost/none:1", "it does not have the image localhost/none:1, and pulls it".to_owned()),
+    ] {
+        let mut doctor = home.glovebox(&["doctor", "--runtime", "docker"]);
+        let doctor = home.start(doctor.env("SANDBOX_RUNTIME_CONTAINER_IMAGE", image)).end();
+        let engine = doctor.stdout.lines().find(|line| line.contains("  engine  "));
+        assert!(engine.is_some_and(|line| line.starts_with("ok ") && line.contains(&found)), "{doctor:?}");
+    }
+}
+
+#[test]
 fn debian_and_alpine_are_distinguished() {
     if let Some(backend) = DockerBackend::debian() {
         let facts = check(&backend)["facts"].clone();

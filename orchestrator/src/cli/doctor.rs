@@ -154,8 +154,8 @@ async fn runtime(config: &Config, state_dir: &StateDir) -> Check {
 }
 
 async fn engine(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
-    compose::check_docker(config, state_dir).await?;
-    Ok("a container engine responds".to_owned())
+    let image = compose::describe_image(config, state_dir).await?;
+    Ok(format!("a container engine responds; {image}"))
 }
 
 async fn isolation(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {

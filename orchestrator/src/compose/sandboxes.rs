@@ -72,9 +72,22 @@ pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) ->
 
 /// Fails if no Docker engine responds.
 pub(crate) async fn check_docker(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
+    Ok(docker_provider(config, state_dir)?.answers().await?)
+}
+
+/// Describes the image of new sandboxes, and whether the Docker engine has it. Fails if no engine responds.
+pub(crate) async fn describe_image(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
+    let docker = docker_provider(config, state_dir)?;
+    docker.answers().await?;
+    Ok(match docker.default_image().await? {
+        (image, true) => format!("it has the image {image}"),
+        (image, false) => format!("it does not have the image {image}, and pulls it for the first sandbox"),
+    })
+}
+
+fn docker_provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<DockerProvider> {
     let server = action_server(&config.host, state_dir)?;
-    let docker = DockerProvider::new(docker(&config.sandbox, &config.host, server, state_dir.secret()?, 0));
-    Ok(docker.answers().await?)
+    Ok(DockerProvider::new(docker(&config.sandbox, &config.host, server, state_dir.secret()?, 0)))
 }
 
 /// Description of a new sandbox's network: `none`, `host`, or names of the engine's networks.

@@ -1,8 +1,11 @@
 //! Broken connections while an action runs.
 
+use std::io::Read as _;
+use std::process::Stdio;
 use std::time::Duration;
 
 use engine::sandbox::Sandbox;
+use tests::glovebox::{CompletedRun, Home};
 use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{
     Backend, CommandResult, OutputRecorder, command, command_result, id, remove, run, spec,
@@ -76,6 +79,24 @@ async fn output_is_complete_when_sshd_is_restarted() {
     .await;
     assert_whole(&*sandbox, &ran).await;
     remove(&backend, sandbox).await;
+}
+
+#[test]
+fn user_reads_that_the_connection_is_lost() {
+    let Some(backend) = SshBackend::new() else { return };
+    let home = Home::new();
+    let mut exec = home.glovebox(&["exec", "--host", "far", "--", "echo sta''rted; sleep 5; echo end"]);
+    let exec = exec.env("HOME", backend.sshd.client_home()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut exec = exec.spawn().unwrap();
+    let mut started = [0; 8];
+    exec.stdout.as_mut().unwrap().read_exact(&mut started).unwrap();
+    assert_eq!(&started, b"started\n");
+    backend.sshd.stop();
+    std::thread::sleep(Duration::from_secs(3));
+    backend.sshd.restart();
+    let exec = CompletedRun::from_output(&exec.wait_with_output().unwrap()).expect(0);
+    assert_eq!(exec.stdout, "end\n");
+    assert!(exec.stderr.contains("no connection to the sandbox: trying again for up to "), "{exec:?}");
 }
 
 // The home is small, so that a sandbox can fill its disk.

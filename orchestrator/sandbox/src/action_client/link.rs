@@ -2,15 +2,20 @@
 //!
 //! One task owns the connection, and opens it only when a sender is requested. The task ends with the [`Link`].
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::BootId;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::{Connection, RequestSender};
 use super::dialer::{DialError, DialPolicy, Dialer, PauseTracker};
+
+/// How long connecting again may take before it is reported.
+const UNREPORTED_DELAY: Duration = Duration::from_millis(1500);
 
 /// Bounds the queue of the task. With a full queue, callers wait in front of it.
 const MAX_QUEUED_CALLERS: usize = 16;
@@ -72,9 +77,20 @@ impl LinkTask {
         if let Some(sender) = self.connection.as_ref().and_then(Connection::sender) {
             return Ok(sender);
         }
-        let timeout = self.dialer.reconnect_timeout();
-        let (connection, _info) =
-            self.dialer.dial(Some(&self.boot_id), timeout, DialPolicy::Reconnect).await?;
+        let limit = self.dialer.reconnect_timeout();
+        let mut dialing = pin!(self.dialer.dial(Some(&self.boot_id), limit, DialPolicy::Reconnect));
+        let dialed = match timeout(UNREPORTED_DELAY, &mut dialing).await {
+            Ok(dialed) => dialed,
+            Err(_) => {
+                // An error, because the program's users see these, and wait.
+                tracing::error!(
+                    "no connection to the sandbox: trying again for up to {} s",
+                    limit.as_secs_f32()
+                );
+                dialing.await
+            }
+        };
+        let (connection, _info) = dialed?;
         let ended = || DialError::Gone("the new connection ended immediately".into());
         self.connection.insert(connection).sender().ok_or_else(ended)
     }

@@ -55,7 +55,12 @@ pub(super) async fn ensure(
     find(engine, name, platform).await?.ok_or_else(|| no_such_image(name, "pulled, and not there".into()))
 }
 
-async fn find(engine: &Engine, name: &str, platform: Option<&str>) -> Result<Option<Image>, SandboxError> {
+/// Finds an image of the engine. `None` if there is none for the platform.
+pub(super) async fn find(
+    engine: &Engine,
+    name: &str,
+    platform: Option<&str>,
+) -> Result<Option<Image>, SandboxError> {
     match engine.docker.inspect_image(name).await {
         Ok(found) => {
             let own = [found.os, found.architecture, found.variant].map(Option::unwrap_or_default);

@@ -107,6 +107,16 @@ impl DockerProvider {
         answered.map_err(silent)?.map(|_| ())
     }
 
+    /// Finds the default image. Returns its name, and whether the engine has it: if not, its first sandbox pulls it.
+    ///
+    /// # Errors
+    /// See [`SandboxError`].
+    pub async fn default_image(&self) -> Result<(&str, bool), SandboxError> {
+        let DockerConfig { default_image, platform, .. } = &self.installation.config;
+        let found = image::find(self.engine().await?, default_image, platform.as_deref()).await?;
+        Ok((default_image, found.is_some()))
+    }
+
     async fn engine(&self) -> Result<&Engine, SandboxError> {
         self.installation.engine().await
     }
