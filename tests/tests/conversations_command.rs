@@ -103,12 +103,15 @@ fn show_starts_with_the_state_and_numbers_the_events() {
     home.assert_nothing_runs();
 }
 
-/// Changes the runtime in the log of a conversation.
+/// Changes the runtime, and the path of the workspace in its sandbox, in the log of a conversation.
 fn pretend_runtime(home: &Home, runtime: &str) {
     let database = rusqlite::Connection::open(home.path().join(".glovebox/glovebox.db")).unwrap();
     let sql = "UPDATE events SET json = replace(json, '\"runtime\":\"local\"', ?1)";
     let changed = database.execute(sql, [format!("\"runtime\":\"{runtime}\"")]).unwrap();
     assert!(changed > 1);
+    let sql = "UPDATE events SET json = json_set(json, '$.args.working_dir', '/elsewhere')
+               WHERE json ->> '$.record' = 'sandbox_leased'";
+    assert_eq!(database.execute(sql, []).unwrap(), 1);
 }
 
 #[test]
@@ -133,6 +136,8 @@ fn resume_changes_the_runtime_and_keeps_the_workspace() {
     let log = home.run(&["conversations", "show", &id, "--json"]).expect(0).events();
     let is_notice = |event: &&Value| event["content"].to_string().contains("was replaced by a new one");
     assert_eq!(log.iter().filter(is_notice).count(), 1, "the agent is notified of the new sandbox");
+    let is_move = |event: &&Value| event["content"].to_string().contains(", no longer at /elsewhere.");
+    assert_eq!(log.iter().filter(is_move).count(), 1, "and of the workspace's path");
     // A later resume stays with the new runtime.
     resume(&[]).expect(0);
 
