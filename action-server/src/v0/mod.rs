@@ -4,7 +4,6 @@
 //! (see [`launch`]).
 
 mod archive;
-mod commands;
 mod download;
 mod errors;
 mod execute_action;
