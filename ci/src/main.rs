@@ -7,6 +7,7 @@ mod bench;
 mod budget;
 mod clippy;
 mod command;
+mod cycles;
 mod dependencies;
 mod docs;
 mod downloads;

@@ -24,6 +24,20 @@ pub(crate) struct Package {
     pub(crate) license: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// What is compiled from one root file.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) kind: Vec<String>,
+    pub(crate) src_path: PathBuf,
+}
+
+impl Target {
+    pub(crate) fn is_program_or_library(&self) -> bool {
+        self.kind.iter().any(|kind| kind == "lib" || kind == "bin")
+    }
 }
 
 /// One line of a manifest's dependency tables.

@@ -8,7 +8,7 @@ use anyhow::{Error, Result};
 use crate::report::{StepReport, StepTimes, Style};
 use crate::workspace::Workspace;
 use crate::{
-    bench, budget, clippy, dependencies, docs, format, fuzz, interrupt, layering, schema, sim, test,
+    bench, budget, clippy, cycles, dependencies, docs, format, fuzz, interrupt, layering, schema, sim, test,
 };
 
 /// A check. Checks are deterministic, so that a failure is caused by the change under test.
@@ -16,6 +16,7 @@ use crate::{
 pub(crate) enum Step {
     Format,
     Layering,
+    Cycles,
     Dependencies,
     Clippy,
     Budget,
@@ -32,9 +33,10 @@ pub(crate) type Notes = Vec<String>;
 
 impl Step {
     /// The steps of a full run in their order: the fastest first.
-    pub(crate) const FULL_RUN: [Self; 10] = [
+    pub(crate) const FULL_RUN: [Self; 11] = [
         Self::Format,
         Self::Layering,
+        Self::Cycles,
         Self::Dependencies,
         Self::Clippy,
         Self::Budget,
@@ -56,6 +58,7 @@ impl Step {
         match self {
             Self::Format => "format",
             Self::Layering => "layering",
+            Self::Cycles => "cycles",
             Self::Dependencies => "dependencies",
             Self::Clippy => "clippy",
             Self::Budget => "budget",
@@ -74,6 +77,7 @@ impl Step {
                 "the code is formatted as by cargo fmt, and test names have at most 60 characters"
             }
             Self::Layering => "our crates depend on each other only as designed",
+            Self::Cycles => "no more modules use each other than did before",
             Self::Dependencies => "bans, licences and minimum versions; each dependency states its reason",
             Self::Clippy => "no warnings of the compiler or of clippy",
             Self::Budget => "the action server is static and within its limits of size and crates",
@@ -90,6 +94,7 @@ impl Step {
         match self {
             Self::Format => format::run(workspace),
             Self::Layering => layering::run(workspace),
+            Self::Cycles => cycles::run(workspace),
             Self::Dependencies => dependencies::run(workspace),
             Self::Clippy => clippy::run(workspace),
             Self::Budget => budget::run(workspace),
